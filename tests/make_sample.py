@@ -1,0 +1,311 @@
+"""Write a small made-up competition: train.csv, test.csv and sample_submission.csv.
+
+The tests and a first run of the notebook need data with the competition's columns and traps, but its comments cannot
+be redistributed. Every comment here is put together from the templates below, with mild insults only. The sample shows
+- unintended bias: comments that mention muslim, black or gay people are toxic far more often than the others;
+- order: a good part of the toxicity is in the order of the words, which a bag of words does not see;
+- noise: a label is the share of a few raters who vote "toxic", so no model reaches an AUC of 1;
+- odd texts: empty, very long, foreign, shouted, "NA"; the same text twice with different labels.
+
+Usage: python tests/make_sample.py [FOLDER]    (default: tests/sample; the same bytes on every machine)
+"""
+
+import csv
+import random
+import re
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+SEED = 2019
+TRAIN_ROWS, TEST_ROWS = 4700, 1000
+FIRST_TRAIN_ID, FIRST_TEST_ID = 59848, 7000000
+
+# Column: (how often it is mentioned, share of these comments that is toxic, nouns). In the order of train.csv.
+IDENTITIES = {
+    "asian": (6, 0.21, "asian {job}|chinese {job}|korean family"),
+    "atheist": (5, 0.21, "atheist|atheist {job}"),
+    "bisexual": (2, 0.21, "bisexual {job}"),
+    "black": (66, 0.58, "black {job}|african-american {job}|black family"),
+    "buddhist": (3, 0.21, "buddhist {job}"),
+    "christian": (77, 0.21, "christian {job}|catholic {job}|baptist family"),
+    "female": (85, 0.21, "woman|mother|grandmother|female {job}|lady"),
+    "heterosexual": (3, 0.21, "straight couple|heterosexual {job}"),
+    "hindu": (3, 0.21, "hindu {job}"),
+    "homosexual_gay_or_lesbian": (66, 0.58, "gay {job}|lesbian {job}|gay couple|homosexual {job}"),
+    "intellectual_or_learning_disability": (2, 0.21, "dyslexic {job}"),
+    "jewish": (77, 0.21, "jewish {job}|jewish family"),
+    "latino": (6, 0.21, "latino {job}|mexican {job}|hispanic family"),
+    "male": (85, 0.21, "man|father|grandfather|male {job}|guy"),
+    "muslim": (66, 0.58, "muslim {job}|muslim family|Muslim {job}"),
+    "other_disability": (2, 0.21, "diabetic {job}"),
+    "other_gender": (2, 0.21, "nonbinary {job}"),
+    "other_race_or_ethnicity": (4, 0.21, "native american {job}|arab {job}"),
+    "other_religion": (3, 0.21, "sikh {job}|mormon family"),
+    "other_sexual_orientation": (2, 0.21, "asexual {job}"),
+    "physical_disability": (4, 0.21, "blind {job}|deaf {job}|{job} in a wheelchair"),
+    "psychiatric_or_mental_illness": (75, 0.21, "depressed {job}|bipolar {job}|schizophrenic {job}|{job} with anxiety"),
+    "transgender": (5, 0.21, "transgender {job}|trans {job}"),
+    "white": (80, 0.21, "white {job}|caucasian {job}|white family"),
+}
+NO_IDENTITY = (370, 0.12, "{job}|{job} named {surname}")
+MENTIONS = [column for column, (often, *_) in IDENTITIES.items() for _ in range(often)] + [None] * NO_IDENTITY[0]
+RATERS = (4,) * 12 + (5,) * 3 + (6,) * 3 + (7, 8, 8, 9, 10, 10, 10, 26, 55)
+FILLERS = (0,) * 80 + (1,) * 190 + (2,) * 100 + (3,) * 25 + (5, 6, 7, 8, 10, 12, 15) * 2 + (70,)
+SUBTYPES = ("severe_toxicity", "obscene", "identity_attack", "insult", "threat", "sexual_explicit")
+REACTIONS = ("funny", "wow", "sad", "likes", "disagree")
+COLUMNS = (
+    *("id", "target", "comment_text", *SUBTYPES[:5], *IDENTITIES),
+    *("created_date", "publication_id", "parent_id", "article_id", "rating", *REACTIONS),
+    *("sexual_explicit", "identity_annotator_count", "toxicity_annotator_count"),
+)
+
+# Single words, split at blanks.
+WORDS = {
+    "bad": """fool clown nitwit buffoon dunce blockhead coward liar numbskull simpleton twit dimwit halfwit ninny grouch
+        oaf goof hypocrite loser moron idiot bully snob windbag charlatan fraud jerk scoundrel crybaby grump nincompoop
+        dolt imbecile chump sucker bonehead phony quack rascal weakling""",
+    "good": """scholar expert hero leader genius saint champion friend teacher winner pioneer thinker reformer patriot
+        mentor helper listener talent star volunteer diplomat professional role-model legend peacemaker optimist realist
+        visionary builder guardian neighbour survivor veteran artist adviser partner craftsperson treasure""",
+    "rude": """stupid dumb pathetic ridiculous foolish silly clueless brainless spineless tedious idiotic tiresome
+        ignorant childish shameless gutless cranky useless laughable arrogant""",
+    "job": """baker driver nurse plumber lawyer farmer pilot dentist cashier clerk mechanic cyclist tenant landlord
+        student professor librarian carpenter electrician senator reporter editor firefighter officer judge tourist
+        singer painter cook gardener janitor engineer accountant barber butcher coach referee goalie voter candidate""",
+    "stem": """reject support repair paint test fund discuss block delay clean open visit inspect expand order report
+        mention defend question answer follow explain present print protect cancel review design finish publish reopen
+        demand insult monitor restart predict record restrict correct collect highlight approach""",
+    "thing": """road school bridge budget library park pipeline hospital election ballot tram train hockey-rink airport
+        museum stadium tunnel sidewalk harbour landfill forest river playground hotel market clinic factory farm mine
+        ferry subway tower garage pension wage mortgage rent tariff permit loan grant subsidy lawsuit bylaw petition
+        survey poll debate festival concert parade tournament playoff season game storm flood snowfall drought heatwave
+        wildfire pothole streetlight crosswalk signal ticket fare toll bike-lane helmet licence curriculum exam
+        classroom textbook kindergarten campus scholarship vaccine pharmacy ambulance shelter kitchen garden orchard
+        vineyard fishery salmon moose caribou beetle wolf coyote podcast newspaper headline column camera website
+        password laptop network satellite battery turbine reactor refinery""",
+    "quality": """new old cheap expensive local federal public private popular modest huge tiny sensible fair proper
+        wonderful terrible recent annual official quiet noisy empty crowded rural urban seasonal temporary permanent
+        careful regular different similar separate serious practical financial medical legal technical historic modern
+        efficient reliable affordable sustainable decent solid awkward costly delicate generous lengthy lovely massive
+        narrow obvious ordinary partial plain previous rapid remote shallow""",
+    "manner": """slowly quickly quietly probably finally recently usually rarely simply clearly partly mostly honestly
+        apparently surprisingly obviously hopefully eventually suddenly certainly unfortunately luckily""",
+    "day": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+    "month": "January February March April May June July August September October November December",
+    "town_start": """Ash Oak Maple Elm Birch Cedar Pine North South East West River Lake Stone Clear Silver Gold Iron
+        Fox Deer Hawk Swan Mill King Queen Bishop Green Red""",
+    "town_end": "ford field brook ton ville wood dale port haven mouth bury ridge view shire stead",
+    "name_start": "Ander Peter Hender Jack Robert John William Thomp Lar Han Jen Mag Niel Carl Erik Stef",
+    "name_end": "son sen s berg quist sohn strom dahl ski ovic",
+    "emoji": "😀 😂 🙄 👍 🎉 🤔 ❤️ 🇨🇦",
+    "number": " ".join(str(n) for n in range(2, 100)),
+}
+
+# Phrases, split at bars; {slots} are filled in from here or from WORDS.
+PHRASES = {
+    "town": "{town_start}{town_end}",
+    "surname": "{name_start}{name_end}",
+    "place": """next door|on the bus|at the counter|in the front row|from {town}|down the street|behind the desk
+        |at the {thing} office|in the {thing} committee|on the radio|from the {thing} board|across the road""",
+    "who": "{the} {noun} {place}",
+    "the": "the|the|that|this|our",
+    "about": """about the {thing}|on the {thing} question|in the matter of the {thing}|when it comes to {thing}s
+        |during the {month} meeting|in the {thing} debate|at the {thing} hearing on {day}|in all of {town}""",
+    "subject": """the council|the province|the minister|our school board|{surname}|the union|the mayor of {town}
+        |the {thing} company|my neighbour|the premier|the state|a {quality} committee|the {quality} majority
+        |everyone in {town}|the {town} Gazette|nobody at city hall|half of the senate|the weather service""",
+    "when": """last {month}|on {day}|in {month}|this week|{number} years ago|for {number} days|again|since {month}
+        |after the {thing}|before the {thing}|without a {thing}|in {town}|near {town}|as usual|in 20{number}""",
+    "filler": """{subject} {stem}ed the {quality} {thing} {when}.|{subject} {stem}ed {number} {thing}s {when}.
+        |{subject} is {manner} {stem}ing the {thing} near {town}.|{manner} {subject} {stem}ed a {thing} {when}.
+        |the {thing} costs {number} dollars more than the {thing} in {town}.|I don't mind the {quality} {thing}s.
+        |it's {number} degrees in {town} and the {thing} is {quality}.|they'd've {stem}ed the {thing} {when}.
+        |we can't {stem} every {thing} {when}.|you're right about the {thing}.|why won't {subject} {stem} it?
+        |that {thing} is so {quality} {when}.|I'd've {stem}ed it, but the {thing} wasn't {quality}.
+        |who pays for the {thing}s?|my kids walk past the {quality} {thing} in {town}.
+        |did you read the {thing} story?|{manner} the {quality} {thing} will be {stem}ed.
+        |thanks for the {quality} column {when}.|{surname} scored {number} goals {when}.
+        |here we go again with {thing}s and {thing}s.|good morning from {town} {emoji}
+        |what a {rude} {thing}, I thought {when}.|my taxes pay for the bus to the {thing}.""",
+    "neutral": """{who} {stem}ed the {thing} {when}.|I met {who} {when} and we talked {about}.
+        |{who} is a {good} {about}.|{who} told me {about}, and I am grateful.|nobody asked {who} {about}.
+        |how does {who} feel {about}?|{who} didn't {stem} the {thing} {when}.|I'm with {who} {about}.
+        |{who} says the {thing} is {quality}, and I agree.|{who} was a {good} to me, not only {about}.
+        |stop calling {who} a {bad} {about}.|{who} is not a {bad} {about}.
+        |the letter says {who} is a {bad} {about}, but I disagree.""",
+    # What decides is which of the two words is {true}: the insult or the praise. {about} keeps the words that tell apart,
+    # so that pairs of neighbouring words do not tell either.
+    "order": """{who} is a {true} {about}, not a {false}.|{who} is not a {false} {about} but a {true}.
+        |some call {who} a {false} {about}, I see a {true}.
+        |I call {who} a {true} {about}, whoever says {false} is wrong.
+        |stop calling {who} a {false} {about}, say {true}.|I don't doubt {who} is a {true} {about}, never a {false}.
+        |the letter says {who} is a {false} {about}, but I met a {true}.""",
+    "direct": """{who} is a {rude} {bad} {about}.|you are a {bad}, and {who} told me so {about}.
+        |what a {bad}, {who} is so {rude} {about}.|{who} is nothing but a {bad} {about}.
+        |{who} sounds like a {bad} {about}.|ask {who} {about} and you get a {rude} answer from a {bad}.
+        |a {bad} like {who} should keep quiet {about}.|{who}, you {rude} {bad}, read a book {about}.
+        |so {rude} {about}, and {who} is a damn {bad} as well.""",
+    "threat": """I will report {who} to everyone {about}, so watch your back.
+        |watch your back {about}, {who} will pay.|{who} had better stay away {about}, I know the street.""",
+    "explicit": "enough of your bedroom stories {about}, {who}, and put a shirt on.",
+}
+FILL = {slot: tuple(words.split()) for slot, words in WORDS.items()}
+FILL |= {slot: tuple(phrase.strip() for phrase in phrases.split("|")) for slot, phrases in PHRASES.items()}
+
+# What a vote for "toxic" is about: the chance of each subtype given such a vote, by kind of comment.
+KINDS = {
+    "neutral": {"insult": 0.4},
+    "order": {"insult": 0.9},
+    "direct": {"insult": 0.95, "obscene": 0.1, "severe_toxicity": 0.05},
+    "threat": {"threat": 0.9, "insult": 0.2, "severe_toxicity": 0.1},
+    "explicit": {"sexual_explicit": 0.8, "obscene": 0.4},
+}
+# Kinds of the toxic and of the other comments, as often as they are listed.
+TOXIC_KINDS = ("order",) * 10 + ("direct",) * 10 + ("threat", "explicit")
+CIVIL_KINDS = ("order",) * 4 + ("neutral",) * 17
+
+# Chance of a toxic vote: whole comments that have it.
+ODD_TEXTS = {
+    0.0: ("", "", "", " ", "\n", " \n\t ", "NA", "null", "None", "nan", "N/A", "-", "?", "12345", "Yes", "No."),
+    0.05: ("Well said", "Agreed!", "lol", "👍", "😂😂😂", "!!!!!!!!", "Why???", "https://www.example.com/?page=3"),
+    0.1: (
+        "See http://example.org/a_b(c).html &amp; www.example.net &lt;here&gt;",
+        'She said "no", he said "yes", and the sign said ""closed"".',
+        "El presupuesto de la ciudad es demasiado caro, pero el nuevo autobús funciona muy bien.",
+        "Die Steuern sind zu hoch, aber die Schule in unserer Straße ist wirklich schön geworden.",
+        "Le train est encore en retard aujourd'hui, mais l'été arrive bientôt à Québec.",
+        "Ο καιρός είναι καλός σήμερα και το λεωφορείο ήρθε στην ώρα του.",
+        "今天的天气很好，公共汽车也很准时。",
+    ),
+    0.8: ("Liar!", "What a clown", "IDIOT!!!", "Soooo stupid", "moron", "you're a fool", "YOU’RE A FOOL", "loser 😡"),
+    0.9: (
+        "El alcalde es un payaso y un mentiroso, ¡qué vergüenza!",
+        "Der Bürgermeister ist ein Dummkopf und ein Lügner.",
+        "Ce ministre est un imbécile et un menteur.",
+    ),
+}
+
+# (how often, change): what writers do to their text.
+STYLES = (
+    (0.03, str.upper),
+    (0.06, str.lower),
+    (0.25, lambda text: text.replace("'", "’")),
+    (0.30, lambda text: text.replace("so ", "soooo ")),
+    (0.06, lambda text: text.replace(". ", ".\n\n")),
+    (0.03, lambda text: text.replace(" and ", " &amp; ")),
+    (0.05, lambda text: text[:-1] + "!!!!"),
+    (0.03, lambda text: text + " " + "😂" * 3),
+    (0.03, lambda text: text + " https://www.example.com/story/2017"),
+    (0.04, lambda text: f'"{text}" Really?'),
+)
+
+
+def pick(rng, options):
+    """One of the options. Only random() is promised to stay the same in all versions of Python."""
+    return options[int(rng.random() * len(options))]
+
+
+def count(rng, n, chance):
+    """How many of n raters vote yes."""
+    return sum(rng.random() < chance for _ in range(n))
+
+
+def fill(rng, template, **given):
+    """Fill in every {slot}, also the slots inside what was filled in."""
+    while "{" in template:
+        template = re.sub(r"{(\w+)}", lambda slot: pick(rng, given.get(slot[1]) or FILL[slot[1]]), template)
+    template = re.sub(r"\b(a) (?=[aeiou])", r"\1n ", template)
+    return template[0].upper() + template[1:]
+
+
+def write_comment(rng):
+    """A comment from the templates: (text, identities mentioned, chance of a toxic vote, chances of the subtypes)."""
+    first, second = pick(rng, MENTIONS), pick(rng, MENTIONS) if rng.random() < 0.2 else None
+    mentioned = [column for column in dict.fromkeys((first, second)) if column]
+    toxic = rng.random() < max((IDENTITIES[column][1] for column in mentioned), default=NO_IDENTITY[1])
+    kind = pick(rng, TOXIC_KINDS if toxic else CIVIL_KINDS)
+    true, false = ("bad", "good") if toxic else ("good", "bad")
+    subtypes = KINDS[kind] | ({"identity_attack": 0.6} if toxic and mentioned else {})
+    chance = 0.7 + 0.3 * rng.random() if toxic else 0.12 * rng.random()
+
+    sentences = [fill(rng, "{filler}") for _ in range(pick(rng, FILLERS))]
+    nouns = [IDENTITIES[column][2].split("|") for column in mentioned] or [NO_IDENTITY[2].split("|")]
+    telling = [fill(rng, "{" + kind + "}", noun=nouns[0], true=FILL[true], false=FILL[false])]
+    telling += [fill(rng, "{neutral}", noun=others) for others in nouns[1:]]
+    at = pick(rng, (0, len(sentences), int(rng.random() * len(sentences))))  # first, last or anywhere
+    text = " ".join(sentences[:at] + telling + sentences[at:])
+    for share, change in STYLES:
+        if rng.random() < share:
+            text = change(text)
+    return text, mentioned, chance, subtypes
+
+
+def write_comments(rng, n):
+    """n comments from the templates, and the odd ones."""
+    odd = [(text, [], chance, {"insult": 0.8}) for chance, texts in ODD_TEXTS.items() for text in texts]
+    return [write_comment(rng) for _ in range(n)] + odd
+
+
+def repeat(rng, comments):
+    """Some comments again, as they are or with other capitals or blanks; their raters will not agree with the first."""
+    changes = (str, str, str, str, str.upper, str.title, lambda text: text.replace(" ", "  "))
+    return [(pick(rng, changes)(text), mentioned, 0.5, subtypes) for text, mentioned, _, subtypes in comments]
+
+
+def vote(rng, chance, subtypes):
+    """Shares of the raters who vote toxic and for each subtype, which only a rater who votes toxic does."""
+    raters = pick(rng, RATERS)
+    votes = count(rng, raters, chance)
+    shares = {column: round(count(rng, votes, subtypes.get(column, 0.01)) / raters, 6) for column in SUBTYPES}
+    return shares | {"target": round(votes / raters, 6), "toxicity_annotator_count": raters}
+
+
+def vote_identities(rng, mentioned):
+    """Shares of the raters who see each identity mentioned; most comments without any are not annotated."""
+    if rng.random() > (0.76 if mentioned else 0.08):
+        return {"identity_annotator_count": 0}
+    raters = pick(rng, RATERS)
+    chances = {column: 0.85 if column in mentioned else 0.2 * (rng.random() < 0.02) for column in IDENTITIES}
+    shares = {column: round(count(rng, raters, chance) / raters, 6) for column, chance in chances.items()}
+    return shares | {"identity_annotator_count": raters}
+
+
+def train_row(rng, i, comment):
+    """A row of train.csv: the i-th comment, its labels and what the site knew of it."""
+    text, mentioned, chance, subtypes = comment
+    row = {"id": FIRST_TRAIN_ID + 3 * i + pick(rng, (0, 1, 2)), "comment_text": text}
+    row |= vote(rng, chance, subtypes) | vote_identities(rng, mentioned)
+    row["created_date"] = f"{datetime(2015, 9, 29, 10, 50, 41) + timedelta(minutes=211 * i)}+00"
+    row["publication_id"] = pick(rng, (2, 13, 21, 54, 102))
+    row["parent_id"] = row["id"] - pick(rng, range(1, 5000)) if rng.random() < 0.55 else ""
+    row["article_id"] = 2006 + i // 8
+    row["rating"] = "rejected" if rng.random() < 0.02 + 0.2 * row["target"] else "approved"
+    return row | {column: pick(rng, (0, 0, 0, 0, 0, 0, 1, 1, 2, 5)) for column in REACTIONS}
+
+
+def write_csv(path, columns, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main(folder):
+    rng = random.Random(SEED)
+    train = write_comments(rng, TRAIN_ROWS)
+    train += repeat(rng, train[:60])
+    test = write_comments(rng, TEST_ROWS) + train[60:80]
+    train, test = (sorted(comments, key=lambda _: rng.random()) for comments in (train, test))
+    train_rows = [train_row(rng, i, comment) for i, comment in enumerate(train)]
+    test_rows = [{"id": i, "comment_text": text} for i, (text, *_) in enumerate(test, FIRST_TEST_ID)]
+    submission = [{"id": row["id"], "prediction": 0.0} for row in test_rows]
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(folder / "train.csv", COLUMNS, train_rows)
+    write_csv(folder / "test.csv", ("id", "comment_text"), test_rows)
+    write_csv(folder / "sample_submission.csv", ("id", "prediction"), submission)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "sample")
