@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 SEED = 2019
-TRAIN_ROWS, TEST_ROWS = 4700, 1000
+TRAIN_ROWS, TEST_ROWS = 4650, 1000
 FIRST_TRAIN_ID, FIRST_TEST_ID = 59848, 7000000
 
 # Column: (how often it is mentioned, share of these comments that is toxic, nouns). In the order of train.csv.
@@ -48,7 +48,7 @@ IDENTITIES = {
     "transgender": (5, 0.21, "transgender {job}|trans {job}"),
     "white": (80, 0.21, "white {job}|caucasian {job}|white family"),
 }
-NO_IDENTITY = (370, 0.12, "{job}|{job} named {surname}")
+NO_IDENTITY = (390, 0.12, "{job}|{job} named {surname}")
 MENTIONS = [column for column, (often, *_) in IDENTITIES.items() for _ in range(often)] + [None] * NO_IDENTITY[0]
 RATERS = (4,) * 12 + (5,) * 3 + (6,) * 3 + (7, 8, 8, 9, 10, 10, 10, 26, 55)
 FILLERS = (0,) * 80 + (1,) * 190 + (2,) * 100 + (3,) * 25 + (5, 6, 7, 8, 10, 12, 15) * 2 + (70,)
@@ -134,8 +134,8 @@ PHRASES = {
         |{who} says the {thing} is {quality}, and I agree.|{who} was a {good} to me, not only {about}.
         |stop calling {who} a {bad} {about}.|{who} is not a {bad} {about}.
         |the letter says {who} is a {bad} {about}, but I disagree.""",
-    # What decides is which of the two words is {true}: the insult or the praise. {about} keeps the words that tell apart,
-    # so that pairs of neighbouring words do not tell either.
+    # Toxic where {true} is the insult and {false} the praise, civil the other way round. {about} keeps the words that
+    # tell apart, so that pairs of neighbouring words say little.
     "order": """{who} is a {true} {about}, not a {false}.|{who} is not a {false} {about} but a {true}.
         |some call {who} a {false} {about}, I see a {true}.
         |I call {who} a {true} {about}, whoever says {false} is wrong.
@@ -162,7 +162,7 @@ KINDS = {
     "explicit": {"sexual_explicit": 0.8, "obscene": 0.4},
 }
 # Kinds of the toxic and of the other comments, as often as they are listed.
-TOXIC_KINDS = ("order",) * 10 + ("direct",) * 10 + ("threat", "explicit")
+TOXIC_KINDS = ("order",) * 10 + ("direct",) * 12 + ("threat", "explicit")
 CIVIL_KINDS = ("order",) * 4 + ("neutral",) * 17
 
 # Chance of a toxic vote: whole comments that have it.
@@ -221,13 +221,14 @@ def fill(rng, template, **given):
 
 def write_comment(rng):
     """A comment from the templates: (text, identities mentioned, chance of a toxic vote, chances of the subtypes)."""
-    first, second = pick(rng, MENTIONS), pick(rng, MENTIONS) if rng.random() < 0.2 else None
+    first = pick(rng, MENTIONS)
+    second = pick(rng, MENTIONS) if first and rng.random() < 0.3 else None
     mentioned = [column for column in dict.fromkeys((first, second)) if column]
     toxic = rng.random() < max((IDENTITIES[column][1] for column in mentioned), default=NO_IDENTITY[1])
     kind = pick(rng, TOXIC_KINDS if toxic else CIVIL_KINDS)
     true, false = ("bad", "good") if toxic else ("good", "bad")
     subtypes = KINDS[kind] | ({"identity_attack": 0.6} if toxic and mentioned else {})
-    chance = 0.7 + 0.3 * rng.random() if toxic else 0.12 * rng.random()
+    chance = 0.75 + 0.25 * rng.random() if toxic else 0.1 * rng.random()
 
     sentences = [fill(rng, "{filler}") for _ in range(pick(rng, FILLERS))]
     nouns = [IDENTITIES[column][2].split("|") for column in mentioned] or [NO_IDENTITY[2].split("|")]
@@ -239,12 +240,6 @@ def write_comment(rng):
         if rng.random() < share:
             text = change(text)
     return text, mentioned, chance, subtypes
-
-
-def write_comments(rng, n):
-    """n comments from the templates, and the odd ones."""
-    odd = [(text, [], chance, {"insult": 0.8}) for chance, texts in ODD_TEXTS.items() for text in texts]
-    return [write_comment(rng) for _ in range(n)] + odd
 
 
 def repeat(rng, comments):
@@ -293,9 +288,10 @@ def write_csv(path, columns, rows):
 
 def main(folder):
     rng = random.Random(SEED)
-    train = write_comments(rng, TRAIN_ROWS)
+    odd = [(text, [], chance, {"insult": 0.8}) for chance, texts in ODD_TEXTS.items() for text in texts]
+    train, test = ([write_comment(rng) for _ in range(n)] + odd for n in (TRAIN_ROWS, TEST_ROWS))
     train += repeat(rng, train[:60])
-    test = write_comments(rng, TEST_ROWS) + train[60:80]
+    test += train[60:80]
     train, test = (sorted(comments, key=lambda _: rng.random()) for comments in (train, test))
     train_rows = [train_row(rng, i, comment) for i, comment in enumerate(train)]
     test_rows = [{"id": i, "comment_text": text} for i, (text, *_) in enumerate(test, FIRST_TEST_ID)]

@@ -21,7 +21,8 @@ def run_notebook(output_dir, **settings):
     """Run kernel.ipynb in its own folder with the given settings; return its report and its seconds from outside."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KERNEL_")}
     environment |= {f"KERNEL_{name.upper()}": str(value) for name, value in settings.items()}
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar", kernel.NOTEBOOK.name, output_dir / "executed.ipynb"]
+    executed = output_dir / "executed.ipynb"
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", kernel.NOTEBOOK.name, executed]
     start = time.monotonic()
     subprocess.run(
         command, cwd=kernel.NOTEBOOK.parent, env=environment | {"KERNEL_OUTPUT_DIR": str(output_dir)}, check=True

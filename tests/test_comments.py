@@ -1,0 +1,288 @@
+"""Section 3: what is read from the competition's files, and which files are refused."""
+
+import csv
+import re
+import time
+
+import kernel
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SUBTYPES = ["severe_toxicity", "obscene", "identity_attack", "insult", "threat"]
+SCORED = [  # the nine identities of the competition's metric
+    *("male", "female", "homosexual_gay_or_lesbian", "christian", "jewish", "muslim", "black", "white"),
+    "psychiatric_or_mental_illness",
+]
+UNSCORED = [
+    *("asian", "atheist", "bisexual", "buddhist", "heterosexual", "hindu", "intellectual_or_learning_disability"),
+    *("latino", "other_disability", "other_gender", "other_race_or_ethnicity", "other_religion"),
+    *("other_sexual_orientation", "physical_disability", "transgender"),
+]
+COLUMNS = [  # those of the competition's train.csv
+    *("id", "target", "comment_text", *SUBTYPES, *sorted(SCORED + UNSCORED)),
+    *(
+        "created_date",
+        "publication_id",
+        "parent_id",
+        "article_id",
+        "rating",
+        "funny",
+        "wow",
+        "sad",
+        "likes",
+        "disagree",
+    ),
+    *("sexual_explicit", "identity_annotator_count", "toxicity_annotator_count"),
+]
+UNUSED = {*UNSCORED, *COLUMNS[32:42], "identity_annotator_count"}
+
+
+def write_csv(path, rows, columns):
+    """Write dicts as a csv with every field in quotes; what a row lacks is empty."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n", quoting=csv.QUOTE_ALL)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def train_rows(**changes_of_third):
+    """Four rows of a valid train.csv, the third with the given changes."""
+    rows = [
+        {"id": "a", "target": "0.5", "comment_text": "one", "toxicity_annotator_count": "4", "rating": "approved"},
+        {
+            "id": "b",
+            "target": "0",
+            "comment_text": "two",
+            "toxicity_annotator_count": "10",
+            "male": "0.5",
+            "black": "0",
+        },
+        {"id": "c", "target": "1.0", "comment_text": "three", "insult": "0.25", "sexual_explicit": "1", "asian": "1"},
+        {"id": "d", "target": "0.1666666667", "comment_text": "four", "created_date": "2017-01-01 00:00:00+00"},
+    ]
+    rows[2] |= changes_of_third
+    return rows
+
+
+def write_train(folder, rows, columns=COLUMNS):
+    return write_csv(folder / "train.csv", rows, columns)
+
+
+def write_test(folder, comments, wanted):
+    """Write test.csv, from pairs of id and comment, and sample_submission.csv; return their paths."""
+    return (
+        write_csv(
+            folder / "test.csv", [{"id": i, "comment_text": text} for i, text in comments], ["id", "comment_text"]
+        ),
+        write_csv(
+            folder / "sample_submission.csv", [{"id": i, "prediction": "0.0"} for i in wanted], ["id", "prediction"]
+        ),
+    )
+
+
+def test_only_what_is_used_comes_back_in_small_types(tmp_path):
+    assert len(COLUMNS) == 45
+    train = kernel.read_train(write_train(tmp_path, train_rows()))
+    assert set(train) == set(COLUMNS) - UNUSED
+    assert {train[name].dtype for name in train if name not in ("id", "comment_text")} == {np.dtype(np.float32)}
+    assert list(train["id"]) == ["a", "b", "c", "d"]
+    assert list(train["comment_text"]) == ["one", "two", "three", "four"]
+    assert list(train["target"]) == pytest.approx([0.5, 0, 1, 1 / 6])
+    assert train.loc[2, "sexual_explicit"] == 1 and train.loc[2, "insult"] == 0.25
+
+
+def test_empty_shares_and_counts_are_not_a_number(tmp_path):
+    train = kernel.read_train(write_train(tmp_path, train_rows()))
+    assert list(train["male"]) == pytest.approx([np.nan, 0.5, np.nan, np.nan], nan_ok=True)
+    assert list(train["toxicity_annotator_count"]) == pytest.approx([4, 10, np.nan, np.nan], nan_ok=True)
+
+
+def test_texts_stay_as_they_are(tmp_path):
+    texts = [
+        "",
+        "NA",
+        "N/A",
+        "null",
+        "None",
+        "nan",
+        "NaN",
+        "-inf",
+        "True",
+        "7",
+        " ",
+        '"',
+        '""',
+        ",",
+        "a\nb",
+        "a\r\n\nb",
+        "#",
+    ]
+    comments = [(f"id{number}", text) for number, text in enumerate(texts)]
+    test = kernel.read_test(*write_test(tmp_path, comments, dict(comments)))
+    assert list(test["comment_text"]) == texts
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    texts=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=5)
+)
+def test_every_text_stays_as_it_is(tmp_path_factory, texts):
+    rows = [{"id": str(number), "target": number % 2, "comment_text": text} for number, text in enumerate([*texts, ""])]
+    train = kernel.read_train(write_train(tmp_path_factory.mktemp("texts"), rows))
+    assert list(train["comment_text"]) == [*texts, ""]
+
+
+def test_ids_are_kept_as_written(tmp_path):
+    ids = ["007", "7", "1e5", "59848.0", "NA", "0x1F", "+1", "True", "00a1"]
+    rows = [{"id": name, "target": number % 2, "comment_text": "text"} for number, name in enumerate(ids)]
+    assert list(kernel.read_train(write_train(tmp_path, rows))["id"]) == ids
+    test = kernel.read_test(*write_test(tmp_path, [(name, "text") for name in ids], ids))
+    assert list(test["id"]) == ids
+
+
+@pytest.mark.parametrize("missing", ["id", "comment_text", "target", "muslim", "threat", "toxicity_annotator_count"])
+def test_missing_column_is_named(tmp_path, missing):
+    rows = [{name: value for name, value in row.items() if name != missing} for row in train_rows()]
+    path = write_train(tmp_path, rows, [name for name in COLUMNS if name != missing])
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}.* no column {missing}\b"):
+        kernel.read_train(path)
+
+
+def test_columns_that_are_not_used_may_be_missing(tmp_path):
+    rows = [{name: value for name, value in row.items() if name not in UNUSED} for row in train_rows()]
+    columns = [name for name in reversed(COLUMNS) if name not in UNUSED]
+    assert list(kernel.read_train(write_train(tmp_path, rows, columns))["id"]) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "shown"),
+    [
+        ("id", "a", "'a'"),
+        ("id", "", "''"),
+        ("target", "", ""),
+        ("target", "2", "2"),
+        ("target", "-0.1", "-0.1"),
+        ("target", "inf", "inf"),
+        ("target", "toxic", "'toxic'"),
+        ("target", "NA", "'NA'"),
+        ("target", " ", "' '"),
+        ("threat", "1.01", "1.01"),
+        ("sexual_explicit", "0,5", "'0,5'"),
+        ("psychiatric_or_mental_illness", "1.5", "1.5"),
+        ("male", "null", "'null'"),
+        ("toxicity_annotator_count", "-4", "-4"),
+        ("toxicity_annotator_count", "four", "'four'"),
+    ],
+)
+def test_wrong_value_is_refused_with_file_column_row_and_value(tmp_path, column, value, shown):
+    path = write_train(tmp_path, [*train_rows(**{column: value}), {**train_rows()[2], "id": "e", column: value}])
+    with pytest.raises(ValueError) as refusal:
+        kernel.read_train(path)
+    message = str(refusal.value)
+    assert message.startswith(str(path))
+    row_id = value if column == "id" else "c"
+    assert f"column {column}, row 3 (id {row_id}): {shown}" in message
+    assert "Rows with this fault: 2" in message
+
+
+@pytest.mark.parametrize(
+    "targets", [("0.49", "0"), ("0.5", "1"), ()], ids=["no toxic row", "toxic rows only", "no row"]
+)
+def test_rows_of_one_class_are_refused(tmp_path, targets):
+    rows = [{"id": number, "target": target, "comment_text": "text"} for number, target in enumerate(targets)]
+    path = write_train(tmp_path, rows)
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}.*column target"):
+        kernel.read_train(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"id,comment_text\n1,one\n2,caf\xe9\n",
+        "id,comment_text\n1,one\n2,two\n".encode("utf-16"),
+        b'id,comment_text\n1,one\n2,"two\n',
+        b"id,comment_text\n1,one\n2,two, and more\n",
+        b"id,comment_text\n1,one, and more\n2,two\n",
+        b"id,comment_text\n1,one, and more\n2,two, and more\n",
+        b"id;comment_text\n1;one\n2;two\n",
+        b"",
+    ],
+    ids=[
+        "latin-1",
+        "utf-16",
+        "open quote",
+        "a row too long",
+        "first row too long",
+        "rows too long",
+        "semicolons",
+        "empty",
+    ],
+)
+def test_file_that_is_no_csv_in_utf8_is_named(tmp_path, content):
+    path, sample_submission = write_test(tmp_path, [], ["1", "2"])
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}"):
+        kernel.read_test(path, sample_submission)
+
+
+def test_comma_outside_quotes_in_train_is_refused(tmp_path):
+    path = write_train(tmp_path, train_rows())
+    path.write_text(path.read_text().replace('"three"', "three, and more"))
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}.*row 3"):
+        kernel.read_train(path)
+
+
+def test_byte_order_mark_and_windows_line_ends_are_read(tmp_path):
+    path, sample_submission = write_test(tmp_path, [], ["1", "2"])
+    path.write_bytes(b"\xef\xbb\xbfid,comment_text\r\n1,one\r\n2,two\r\n")
+    assert list(kernel.read_test(path, sample_submission)["comment_text"]) == ["one", "two"]
+
+
+def test_test_rows_come_in_the_order_of_the_sample_submission(tmp_path):
+    comments = [("3", "three"), ("1", ""), ("10", "ten"), ("2", "two")]
+    test = kernel.read_test(*write_test(tmp_path, comments, ["10", "2", "1", "3"]))
+    assert list(test.columns) == ["id", "comment_text"]
+    assert list(test.itertuples(name=None)) == [(0, "10", "ten"), (1, "2", "two"), (2, "1", ""), (3, "3", "three")]
+
+
+@pytest.mark.parametrize(
+    ("comments", "wanted", "faulty", "row", "wrong"),
+    [
+        ("abc", "ab", "test.csv", 3, "c"),
+        ("ab", "axb", "sample_submission.csv", 2, "x"),
+        ("abx", "aby", "test.csv", 3, "x"),
+        ("aba", "ab", "test.csv", 3, "a"),
+        ("ab", "abb", "sample_submission.csv", 3, "b"),
+        (["7"], ["007"], "test.csv", 1, "7"),
+        (["a", ""], ["a", ""], "test.csv", 2, ""),
+    ],
+)
+def test_different_or_doubled_ids_are_refused(tmp_path, comments, wanted, faulty, row, wrong):
+    paths = write_test(tmp_path, [(name, "text") for name in comments], wanted)
+    with pytest.raises(ValueError) as refusal:
+        kernel.read_test(*paths)
+    assert str(refusal.value).startswith(f"{tmp_path / faulty}, column id, row {row} (id {wrong}): {wrong!r} ")
+
+
+def test_half_of_the_raters_make_a_comment_toxic_and_an_identity_mentioned(tmp_path):
+    rows = [
+        {"id": "1", "target": "0.5", "male": "0.5", "black": "0.49", "white": ""},
+        {"id": "2", "target": "0.4999", "male": "", "black": "1", "white": "0"},
+        {"id": "3", "target": "0", **dict.fromkeys(SCORED, "1")},
+    ]
+    write_train(tmp_path, rows)
+    write_test(tmp_path, [("4", "")], ["4"])
+    (cell,) = (
+        c for c in kernel.CELLS if c["metadata"].get("tags") == ["run"] and "read_train(" in "".join(c["source"])
+    )
+    variables = vars(kernel) | {"input_dir": tmp_path, "clock": {}, "time": time}
+    exec("".join(cell["source"]), variables)
+    assert variables["toxic"].tolist() == [True, False, False]
+    mentioned = variables["mentioned"]
+    assert set(mentioned) == set(SCORED)
+    assert mentioned["male"].tolist() == [True, False, True]
+    assert mentioned["black"].tolist() == [False, True, True]
+    assert mentioned["white"].tolist() == [False, False, True]

@@ -1,0 +1,201 @@
+"""Section 9, Model: what a score may depend on, what learns and what does not, and the loss."""
+
+import keras
+import kernel
+import numpy as np
+import pytest
+from keras import ops
+from sklearn.metrics import log_loss
+
+WORDS = 12  # token numbers, of which the first half has a pretrained vector
+PRETRAINED, LEARNED = range(2, 7), range(7, WORDS)
+WIDTH, UNITS = 5, 4
+NAN = float("nan")
+
+
+def make_model(seed=0):
+    """A small model whose weights are all random, those that start as zeros included."""
+    keras.utils.set_random_seed(seed)
+    generator = np.random.default_rng(seed)
+    embedding_matrix = np.zeros((WORDS, WIDTH), np.float32)
+    embedding_matrix[PRETRAINED] = generator.normal(size=(len(PRETRAINED), WIDTH))
+    learned_row = np.array([0, 1, *[0] * len(PRETRAINED), *range(2, 2 + len(LEARNED))], np.int32)
+    model = kernel.build_model(embedding_matrix, learned_row, UNITS, spatial_dropout=0.0)
+    word_vectors = word_vectors_of(model)
+    word_vectors.learned.assign(generator.normal(size=word_vectors.learned.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model()
+
+
+def word_vectors_of(model):
+    return next(layer for layer in model.layers if isinstance(layer, kernel.WordVectors))
+
+
+def comments(count=8, seed=1):
+    """Lists of tokens, of lengths 1, 2, …"""
+    generator = np.random.default_rng(seed)
+    return [generator.integers(1, WORDS, length).tolist() for length in range(1, count + 1)]
+
+
+def batch(rows, padding=0):
+    padded = np.zeros((len(rows), max(map(len, rows)) + padding), np.int32)
+    for row, tokens in enumerate(rows):
+        padded[row, : len(tokens)] = tokens
+    return padded
+
+
+def logits(model, tokens):
+    """All logits, heads side by side: (batch, 16)."""
+    return np.concatenate([ops.convert_to_numpy(head) for head in model(tokens).values()], axis=1)
+
+
+def close(actual, expected):
+    return np.allclose(actual, expected, rtol=0, atol=1e-5)
+
+
+def test_heads(model):
+    heads = {name: head.shape for name, head in model(batch(comments(3))).items()}
+    assert heads == {"toxicity": (3, 1), "subtypes": (3, 6), "identities": (3, 9)}
+
+
+@pytest.mark.parametrize("padding", [0, 50])
+def test_score_depends_on_the_comment_alone(model, padding):
+    rows = comments()
+    alone = np.concatenate([logits(model, batch([row])) for row in rows])
+    assert np.ptp(alone, axis=0).min() > 1e-3  # comments differ
+    assert close(logits(model, batch(rows, padding)), alone)
+    order = np.random.default_rng(0).permutation(len(rows))
+    assert close(logits(model, batch([rows[i] for i in order], padding)), alone[order])
+
+
+def test_order_of_words_matters(model):
+    there, back = logits(model, batch([[3, 8, 5, 9, 4]])), logits(model, batch([[4, 9, 5, 8, 3]]))
+    assert abs(there - back).max() > 1e-3
+
+
+def test_each_word_matters(model):
+    """The first and the last word included: both directions read the whole comment."""
+    row = [3, 8, 5, 9, 4]
+    whole = logits(model, batch([row]))
+    for place in range(len(row)):
+        assert abs(logits(model, batch([[*row[:place], 2, *row[place + 1 :]]])) - whole).max() > 1e-3, place
+
+
+def test_reversal():
+    rows = comments(5)
+    tokens = batch(rows, padding=2)
+    values = np.random.default_rng(0).normal(size=(*tokens.shape, 3)).astype(np.float32)
+    places = kernel.ReversedPlaces()(tokens)
+    expected = values.copy()
+    for row, words in enumerate(rows):
+        expected[row, : len(words)] = values[row, : len(words)][::-1]
+    reversed_values = kernel.reverse(values, places)
+    assert np.array_equal(reversed_values, expected)
+    assert np.array_equal(kernel.reverse(reversed_values, places), values)
+
+
+def test_backward_lstm_reads_from_the_last_word():
+    keras.utils.set_random_seed(0)
+    rows = comments(4)
+    tokens = batch(rows)
+    values = np.random.default_rng(0).normal(size=(*tokens.shape, 3)).astype(np.float32)
+    layer = kernel.BidirectionalLSTM(UNITS)
+    both = ops.convert_to_numpy(layer(values, kernel.ReversedPlaces()(tokens)))
+    for row, words in enumerate(rows):
+        own = values[row : row + 1, : len(words)]
+        forward, backward = layer.forward(own)[0], ops.flip(layer.backward(own[:, ::-1])[0], axis=0)
+        assert close(both[row, : len(words)], np.concatenate([forward, backward], axis=1))
+
+
+def test_maximum_and_mean():
+    rows = comments(6)
+    tokens = batch(rows, padding=3)
+    values = np.random.default_rng(0).uniform(-1, -0.5, (*tokens.shape, 4)).astype(np.float32)
+    values[tokens == kernel.PADDING] = 7.0
+    pooled = kernel.MaxAndMean()(values, tokens)
+    words = [values[row, : len(words)] for row, words in enumerate(rows)]
+    assert close(pooled, [np.concatenate([word.max(axis=0), word.mean(axis=0)]) for word in words])
+
+
+def test_word_vectors(model):
+    word_vectors = word_vectors_of(model)
+    pretrained, learned = (ops.convert_to_numpy(table) for table in (word_vectors.pretrained, word_vectors.learned))
+    vectors = ops.convert_to_numpy(word_vectors(np.arange(WORDS)[None]))[0]
+    assert np.array_equal(vectors[PRETRAINED], pretrained[PRETRAINED])
+    assert np.array_equal(vectors[[kernel.UNKNOWN, *LEARNED]], learned[1:])
+
+
+def train_step(model, loss_weights, labels):
+    """One plain step on a batch of comments; {path of weight: how much it moved}."""
+    model.compile(
+        keras.optimizers.SGD(1.0),
+        loss=dict.fromkeys(model.output, kernel.known_crossentropy),
+        loss_weights=loss_weights,
+        run_eagerly=True,
+    )
+    before = [ops.convert_to_numpy(weight) for weight in model.weights]
+    model.train_on_batch(batch(comments(len(labels["toxicity"]))), labels)
+    pairs = zip(model.weights, before, strict=True)
+    return {weight.path: ops.convert_to_numpy(weight) - old for weight, old in pairs}
+
+
+def make_labels(rows):
+    generator = np.random.default_rng(2)
+    sizes = {"toxicity": 1, "subtypes": 6, "identities": 9}
+    return {name: generator.random((rows, size)).astype(np.float32) for name, size in sizes.items()}
+
+
+def test_pretrained_vectors_stay_and_learned_ones_learn():
+    model = make_model()
+    moved = train_step(model, {"toxicity": 1.0, "subtypes": 0.5, "identities": 0.25}, make_labels(8))
+    word_vectors = word_vectors_of(model)
+    assert not moved[word_vectors.pretrained.path].any()
+    used = {int(row) for tokens in comments(8) for row in ops.convert_to_numpy(word_vectors.learned_row)[tokens]}
+    learned_rows = set(np.flatnonzero(moved[word_vectors.learned.path].any(axis=1)).tolist())
+    assert learned_rows == used - {kernel.NOT_LEARNED}
+    still = [path for path, change in moved.items() if not change.any()]
+    assert sorted(still) == sorted(weight.path for weight in model.non_trainable_weights)
+
+
+def test_unknown_identities_teach_nothing():
+    only_identities = {"toxicity": 0.0, "subtypes": 0.0, "identities": 1.0}
+    labels = make_labels(4)
+    labels["identities"][:] = NAN
+    assert not any(change.any() for change in train_step(make_model(), only_identities, labels).values())
+
+    labels = make_labels(4)
+    labels["identities"][2:] = NAN  # comments 0 and 1 stand in both batches
+    half = train_step(make_model(), only_identities, labels)
+    known = train_step(make_model(), only_identities, {name: values[:2] for name, values in labels.items()})
+    assert any(change.any() for change in known.values())
+    for half_change, known_change in zip(half.values(), known.values(), strict=True):
+        assert close(2 * half_change, known_change)  # the mean is over all rows of the batch
+
+
+def test_loss_of_shares():
+    generator = np.random.default_rng(0)
+    shares = generator.random((50, 6)).astype(np.float32)
+    logit = generator.normal(0, 3, (50, 6)).astype(np.float32)
+    probability = 1 / (1 + np.exp(-logit.astype(float)))
+    expected = -(shares * np.log(probability) + (1 - shares) * np.log(1 - probability))
+    assert close(kernel.known_crossentropy(shares, logit), expected.mean(axis=1))
+    unknown = generator.random((50, 6)) < 0.5
+    shares[unknown], expected[unknown] = NAN, 0
+    assert close(kernel.known_crossentropy(shares, logit), expected.mean(axis=1))
+
+
+def test_loss_of_hard_labels():
+    generator = np.random.default_rng(0)
+    toxic = generator.random((200, 1)) < 0.3
+    logit = generator.normal(size=(200, 1)).astype(np.float32)
+    loss = np.mean(kernel.known_crossentropy(toxic.astype(np.float32), logit))
+    assert loss == pytest.approx(log_loss(toxic[:, 0], 1 / (1 + np.exp(-logit[:, 0].astype(float)))), rel=1e-5)
+
+
+def test_loss_of_certain_scores_is_finite():
+    shares, logit = np.float32([[1, 0, 0.5, NAN]]), np.float32([[-1000, 1000, 1000, -1000]])
+    assert np.array_equal(kernel.known_crossentropy(shares, logit), [(1000 + 1000 + 500 + 0) / 4])

@@ -1,0 +1,60 @@
+"""The sample competition: what the other tests and a first run rely on."""
+
+import subprocess
+import sys
+
+import kernel
+import pandas as pd
+import pytest
+
+FOLDER = kernel.NOTEBOOK.parent / "tests"
+COLUMNS = (
+    "id,target,comment_text,severe_toxicity,obscene,identity_attack,insult,threat,asian,atheist,bisexual,black,buddhist,"
+    "christian,female,heterosexual,hindu,homosexual_gay_or_lesbian,intellectual_or_learning_disability,jewish,latino,"
+    "male,muslim,other_disability,other_gender,other_race_or_ethnicity,other_religion,other_sexual_orientation,"
+    "physical_disability,psychiatric_or_mental_illness,transgender,white,created_date,publication_id,parent_id,"
+    "article_id,rating,funny,wow,sad,likes,disagree,sexual_explicit,identity_annotator_count,toxicity_annotator_count"
+)
+
+
+@pytest.fixture(scope="module")
+def train():
+    return pd.read_csv(FOLDER / "sample" / "train.csv", keep_default_na=False, na_values={"target": [""]})
+
+
+def test_regenerating_the_sample_gives_the_same_bytes(tmp_path):
+    subprocess.run([sys.executable, FOLDER / "make_sample.py", tmp_path], check=True)
+    for name in kernel.COMPETITION_FILES:
+        assert (tmp_path / name).read_bytes() == (FOLDER / "sample" / name).read_bytes()
+
+
+def test_columns_are_the_competitions_in_order(train):
+    assert ",".join(train.columns) == COLUMNS
+    assert 4_500 <= len(train) <= 5_500
+
+
+def test_identity_columns_are_empty_in_about_half_of_the_rows(train):
+    assert 0.4 < (train["male"] == "").mean() < 0.6
+
+
+def test_every_identity_has_toxic_and_harmless_rows(train):
+    for identity in kernel.IDENTITIES:
+        mentioned = pd.to_numeric(train[identity]).fillna(0) >= 0.5
+        assert set(train["target"][mentioned] >= 0.5) == {True, False}, identity
+
+
+def test_the_same_text_stands_under_two_ids_with_different_labels(train):
+    labels = train.assign(toxic=train["target"] >= 0.5).groupby("comment_text")["toxic"]
+    assert (labels.nunique() == 2).sum() >= 10
+
+
+@pytest.mark.parametrize("name", ["train.csv", "test.csv"])
+def test_odd_comments_occur(name):
+    comments = pd.read_csv(FOLDER / "sample" / name, keep_default_na=False)["comment_text"]
+    words = comments.str.split().str.len()
+    assert (words == 0).any()
+    assert (words == 1).any()
+    assert (words > 400).any()
+    assert comments.str.contains("[😀-🙏]").any()
+    assert comments.str.contains("n[’']t ").any()
+    assert comments.str.contains("[α-ωА-я一-龥]").any()

@@ -1,0 +1,227 @@
+"""Section 10, Training: the learning rate, the time limit, the moving average, and scores that can be repeated."""
+
+from types import SimpleNamespace
+
+import kernel
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keras import ops
+from sklearn.metrics import roc_auc_score
+
+ROWS, WORDS = 500, 20
+FIT_ROWS, HOLDOUT_ROWS = np.arange(400), np.arange(400, ROWS)
+OFFENSIVE = [2, 3, 4]  # a comment with one of these tokens is toxic
+EPOCHS, BATCH_SIZE, PEAK_RATE = 10, 16, 0.01
+BATCHES_TO_PREDICT = 20
+TIME_LIMIT = kernel.SECONDS_TO_FINISH + 95  # at a second a step it ends in the fourth epoch
+UNLIMITED = 1e9
+
+
+class Clock:
+    """Shows the seconds that the test lets pass."""
+
+    now = 0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clock():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "time", Clock())
+        yield kernel.time
+
+
+class Recorder(kernel.Training):
+    """Lets each step take a second, keeps its learning rate, and averages the weights by itself."""
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        self.rates, self.average = [], None
+
+    def on_train_batch_end(self, batch, logs=None):
+        kernel.time.now += 1
+        super().on_train_batch_end(batch, logs)
+        self.rates.append(float(self.model.optimizer.learning_rate))
+        self.raw = [ops.convert_to_numpy(weight) for weight in self.model.trainable_weights]
+        momentum = self.model.optimizer.ema_momentum
+        pairs = zip(self.average or self.raw, self.raw, strict=True)
+        self.average = [momentum * average + (1 - momentum) * raw for average, raw in pairs]
+
+
+def make_data():
+    """Token ids, offsets and labels of comments of 2 to 9 words; a third of them toxic."""
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(2, 10, ROWS)
+    comments = [generator.integers(5, WORDS, length) for length in lengths]
+    toxic = generator.random(ROWS) < 1 / 3
+    for row in np.flatnonzero(toxic):
+        comments[row][generator.integers(lengths[row])] = generator.choice(OFFENSIVE)
+    labels = {name: np.repeat(toxic[:, None], size, axis=1) for name, size in {"toxicity": 1, "subtypes": 6}.items()}
+    labels = {name: values.astype(np.float32) for name, values in labels.items()}
+    labels["identities"] = np.full((ROWS, 9), np.nan, np.float32)
+    return np.concatenate(comments).astype(np.int32), np.append(0, np.cumsum(lengths)), toxic, labels
+
+
+TOKENS, OFFSETS, TOXIC, LABELS = make_data()
+
+
+def scores_of(model, rows=HOLDOUT_ROWS, **arguments):
+    return kernel.predict(model, TOKENS, OFFSETS, rows, **arguments)
+
+
+def train(time_limit):
+    """A small model and its Training; steps of an epoch; the holdout scores that each epoch ended with."""
+    kernel.prepare_backend(seed=1)
+    model = kernel.build_model(np.eye(WORDS, dtype=np.float32), np.zeros(WORDS, np.int32), 8, 0.1)
+    weights = {name: np.ones(ROWS, np.float32) for name in LABELS}
+    batches = kernel.LengthBuckets(TOKENS, OFFSETS, FIT_ROWS, BATCH_SIZE, LABELS, weights, seed=1)
+    epoch_scores = []
+
+    def figures(model):
+        epoch_scores.append(scores_of(model))
+        return {"auc": roc_auc_score(TOXIC[HOLDOUT_ROWS], epoch_scores[-1])}
+
+    training = Recorder(kernel.time.now + time_limit, PEAK_RATE, BATCHES_TO_PREDICT, figures)
+    kernel.train_model(model, batches, EPOCHS, training)
+    return SimpleNamespace(model=model, training=training, steps=len(batches), epoch_scores=epoch_scores)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return train(UNLIMITED)
+
+
+@pytest.fixture(scope="module")
+def stopped():
+    return train(TIME_LIMIT)
+
+
+@pytest.fixture(params=["whole", "stopped"])
+def trained(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_learns_something_simple(whole):
+    assert roc_auc_score(TOXIC[HOLDOUT_ROWS], scores_of(whole.model)) > 0.9
+
+
+def test_does_all_steps_when_there_is_time(whole):
+    assert whole.training.step == whole.training.planned_steps == EPOCHS * whole.steps
+    assert len(whole.training.history) == EPOCHS
+
+
+def test_stops_early_when_there_is_none(stopped):
+    assert stopped.training.planned_steps == EPOCHS * stopped.steps
+    assert 3 * stopped.steps < stopped.training.step < 4 * stopped.steps
+    assert len(stopped.training.history) == 4  # the epoch cut short has its figures, too
+
+
+def test_history_holds_the_figures_of_each_epoch(trained):
+    history = trained.training.history
+    aucs = [roc_auc_score(TOXIC[HOLDOUT_ROWS], scores) for scores in trained.epoch_scores]
+    assert [figures["auc"] for figures in history] == aucs
+    assert history[-1]["loss"] < history[0]["loss"]
+
+
+def test_weights_are_their_moving_average_in_the_end(trained):
+    def most(others):
+        pairs = zip(trained.model.trainable_weights, others, strict=True)
+        return max(abs(ops.convert_to_numpy(weight) - other).max() for weight, other in pairs)
+
+    assert most(trained.training.average) < min(1e-5, most(trained.training.raw) / 20)
+
+
+def test_scores_in_the_end_are_those_of_the_last_epoch(trained):
+    assert np.array_equal(scores_of(trained.model), trained.epoch_scores[-1])
+
+
+def test_learning_rate_rises_and_falls_to_almost_zero(trained):
+    rates = trained.training.rates
+    peak = int(np.argmax(rates))
+    assert rates[peak] == pytest.approx(PEAK_RATE, rel=0.05)
+    assert rates[0] < PEAK_RATE / 2 and rates[-1] < PEAK_RATE / 50
+    assert rates[: peak + 1] == sorted(rates[: peak + 1]) and rates[peak:] == sorted(rates[peak:], reverse=True)
+
+
+def test_same_seed_gives_the_same_scores(stopped):
+    assert np.array_equal(scores_of(train(TIME_LIMIT).model), scores_of(stopped.model))
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 512])
+def test_predict_keeps_the_order_asked_for(whole, batch_size):
+    rows = HOLDOUT_ROWS[[40, 7, 99, 0, 8, 63, 21, 22]]
+    comments = [TOKENS[None, OFFSETS[row] : OFFSETS[row + 1]] for row in rows]
+    alone = [ops.convert_to_numpy(ops.sigmoid(whole.model(comment)["toxicity"]))[0, 0] for comment in comments]
+    scores = scores_of(whole.model, rows, batch_size=batch_size)
+    assert np.allclose(scores, alone, rtol=0, atol=1e-5) and np.ptp(scores) > 0.5
+    assert scores.dtype == np.float32 and scores.min() >= 0 and scores.max() <= 1
+
+
+def test_rate_factor():
+    assert kernel.rate_factor(0) == 0
+    assert kernel.rate_factor(0.05) == pytest.approx(0.5)
+    assert kernel.rate_factor(0.1) == 1
+    assert kernel.rate_factor(0.55) == pytest.approx(0.5)
+    assert kernel.rate_factor(1) == pytest.approx(0, abs=1e-12)
+
+
+@settings(deadline=None)
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_rate_factor_is_continuous(progress, other):
+    factor, other_factor = kernel.rate_factor(progress), kernel.rate_factor(other)
+    assert 0 <= factor <= 1
+    assert abs(factor - other_factor) <= 10 * abs(progress - other) + 1e-12  # never steeper than the warm-up
+
+
+def pretend_to_train(clock, time_limit, seconds_of_step, seconds_of_figures=0):
+    """What fit does with a Training, ten epochs of twenty steps, without a network."""
+
+    def figures(model):
+        clock.now += seconds_of_figures
+        return {}
+
+    start = clock.now
+    training = kernel.Training(start + time_limit, PEAK_RATE, BATCHES_TO_PREDICT, figures)
+    model = SimpleNamespace(optimizer=SimpleNamespace(), stop_training=False)
+    training.set_model(model)
+    training.set_params({"epochs": 10, "steps": 20})
+    training.on_train_begin()
+    for epoch in range(10):
+        training.on_epoch_begin(epoch)
+        for step in range(20):
+            training.on_train_batch_begin(step)
+            clock.now += seconds_of_step(training.step)
+            training.on_train_batch_end(step, {"loss": 0.5})
+            if model.stop_training:
+                break
+        training.on_epoch_end(epoch, {"loss": 0.5})
+        if model.stop_training:
+            break
+    return training, clock.now - start
+
+
+@pytest.mark.parametrize(
+    "seconds_of_step, seconds_of_figures",
+    [
+        (lambda step: 1, 0),
+        (lambda step: 1, 6),
+        (lambda step: 1 + step / 50, 0),
+        (lambda step: 1 if step < 40 else 3, 0),
+        (lambda step: 60 if step == 0 else 1, 0),  # to build the graph
+    ],
+)
+def test_time_is_kept_and_used(clock, seconds_of_step, seconds_of_figures):
+    training, seconds = pretend_to_train(clock, 180, seconds_of_step, seconds_of_figures)
+    assert training.step < training.planned_steps
+    to_predict = kernel.PREDICTION_COST * BATCHES_TO_PREDICT * seconds_of_step(training.step)
+    assert seconds + to_predict <= 180
+    assert seconds >= 100
+
+
+def test_ends_at_once_when_the_time_is_over_before_it_starts(clock):
+    training, _ = pretend_to_train(clock, -1, lambda step: 1)
+    assert 1 <= training.step <= 3 and len(training.history) == 1
