@@ -3,6 +3,7 @@
 # make outputs run the sample and store its outputs in kernel.ipynb
 # make push    push the notebook to Kaggle under your own name
 
+SHELL = bash
 PYTHON = python3
 KAGGLE = .venv/bin/kaggle
 OUTPUT = "$${KERNEL_OUTPUT_DIR:-.}"
@@ -11,7 +12,8 @@ DEFAULT_SETTINGS = env $$(env | sed -n 's/^\(KERNEL_[A-Z_]*\)=.*/-u \1/p')
 
 run: .venv/installed
 	mkdir -p $(OUTPUT)
-	.venv/bin/papermill --log-output --no-progress-bar kernel.ipynb $(OUTPUT)/kernel.executed.ipynb
+	set -o pipefail; .venv/bin/papermill --log-output --no-progress-bar kernel.ipynb $(OUTPUT)/kernel.executed.ipynb 2>&1 | \
+		grep --line-buffered --invert-match -E '^(Executing|Ending) Cell'
 
 test: .venv/installed
 	$(DEFAULT_SETTINGS) .venv/bin/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout 600 \

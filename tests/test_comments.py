@@ -188,9 +188,7 @@ def test_wrong_value_is_refused_with_file_column_row_and_value(tmp_path, column,
     assert "Rows with this fault: 2" in message
 
 
-@pytest.mark.parametrize(
-    "targets", [("0.49", "0"), ("0.5", "1"), ()], ids=["no toxic row", "toxic rows only", "no row"]
-)
+@pytest.mark.parametrize("targets", [("0.49", "0"), ("0.5", "1")], ids=["no toxic row", "toxic rows only"])
 def test_rows_of_one_class_are_refused(tmp_path, targets):
     rows = [{"id": number, "target": target, "comment_text": "text"} for number, target in enumerate(targets)]
     path = write_train(tmp_path, rows)
@@ -208,6 +206,7 @@ def test_rows_of_one_class_are_refused(tmp_path, targets):
         b"id,comment_text\n1,one, and more\n2,two\n",
         b"id,comment_text\n1,one, and more\n2,two, and more\n",
         b"id;comment_text\n1;one\n2;two\n",
+        b"id,comment_text\n",
         b"",
     ],
     ids=[
@@ -218,6 +217,7 @@ def test_rows_of_one_class_are_refused(tmp_path, targets):
         "first row too long",
         "rows too long",
         "semicolons",
+        "no rows",
         "empty",
     ],
 )

@@ -80,7 +80,7 @@ def mean_of_others(column, without):
 
 
 def test_identity_that_no_row_mentions_is_left_out_with_a_warning(frame):
-    with pytest.warns(UserWarning, match="^black: no subgroup_auc, bpsn_auc, bnsp_auc.* 0 comments") as warned:
+    with pytest.warns(UserWarning, match="^black: no subgroup_auc, bpsn_auc, bnsp_auc.* 0 comments mention") as warned:
         bias, score = tables_of(frame.assign(black=np.nan))
     assert len(warned) == 1
     assert bias.loc[("p", "black"), ["comments", "toxic"]].tolist() == [0, 0]
@@ -109,8 +109,15 @@ def test_rows_of_one_class_have_no_score(frame, target):
     assert score.isna().all(axis=None)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_rows_without_any_identity_have_an_overall_auc_and_no_score(frame):
+    _, score = tables_of(frame.assign(**dict.fromkeys(BIAS, np.nan)))
+    assert score.loc["p", "overall_auc"] == pytest.approx(OVERALL_AUC, abs=1e-12)
+    assert score.loc["p", [*AUCS, "final_score"]].isna().all()
+
+
 @pytest.mark.parametrize(
-    ("prediction", "value"), [(lambda target: 0.3 + 0 * target, 0.5), (lambda t: t >= 0.5, 1), (lambda t: t < 0.5, 0)]
+    ("prediction", "value"), [(lambda t: 0.3 + 0 * t, 0.5), (lambda t: t >= 0.5, 1), (lambda t: t < 0.5, 0)]
 )
 def test_constant_perfect_and_reversed_predictions(frame, prediction, value):
     bias, score = tables_of(frame.assign(p=prediction(frame["target"]).astype(float)))

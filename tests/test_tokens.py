@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-PIECES = ["don't", "N’T", "!", "aaa", "_", "a", "B", "7", "&amp;", "&#39;s", "http://a.b", "www.", "\0", "é", "\u0301", "😀"]
-COMMENTS = st.lists(st.lists(st.sampled_from([*PIECES, " ", " ", "\n"]), max_size=12).map("".join) | st.text(max_size=8))
+PIECES = ["don't", "N’T", "!", "aaa", "_", "a", "B", "&amp;", "&#39;s", "http://a.b", "www.", "\0", "é", "\u0301", "😀"]
+WRITTEN = st.lists(st.sampled_from([*PIECES, " ", " ", "\n"]), max_size=12).map("".join)
+COMMENTS = st.lists(WRITTEN | st.text(max_size=8))
 ROWS = st.lists(st.lists(st.integers(0, 2), max_size=12), min_size=1, max_size=8)
 checked = settings(max_examples=100, deadline=None)
 
@@ -62,9 +63,8 @@ def cut(comment):
         # web addresses
         ("see https://example.org/a/b?c=d_e now", "see https now"),
         ("(http://example.org)", "( http"),
-        ("WWW.Example.org HTTPS://example.org", "WWW HTTPS"),
-        ("http is a protocol, www. is not", "http is a protocol , www . is not"),
-        ("awww.nice", "awww . nice"),
+        ("HTTPS://example.org", "HTTPS"),
+        ("http: is no address: //", "http : is no address : / /"),
         # invisible characters
         ("ig\u200bnore\ufeff soft\u00adly \u200ethis", "ignore softly this"),
         ("no\u00a0break \t\r\n space", "no break space"),
@@ -96,9 +96,9 @@ def test_rows_hold_the_tokens_of_their_comment(comments, chunk):
     assert numbers.dtype == np.int32 and offsets.dtype == np.int64
 
 
-def test_rows_count_from_the_first_whatever_the_index():
-    numbers, offsets, words = kernel.tokenize(pd.Series(["a b", "b"], index=[7, 7]))
-    assert (nested(numbers, offsets), words) == ([[0, 1], [1]], ["a", "b"])
+def test_rows_keep_their_order_whatever_the_index():
+    numbers, offsets, words = kernel.tokenize(pd.Series(["a b", "b", "c"], index=[1, 0, 0]))
+    assert (nested(numbers, offsets), words) == ([[0, 1], [1], [2]], ["a", "b", "c"])
 
 
 @checked

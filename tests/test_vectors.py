@@ -89,15 +89,25 @@ def test_no_look_up_under_another_word(tmp_path, word, other):
     assert vectors_of([word, "known"], write(tmp_path / "words.vec", f"{other} 1 2", "known 3 4"))[0] == [0, 0]
 
 
-@pytest.mark.parametrize("values", ["1 2", "1 2 3 4", "1 2 x", "1 nan 3", "-inf 2 3", ""])
-def test_broken_line(tmp_path, values):
+@pytest.mark.parametrize(
+    "values, what",
+    [
+        ("", "0 numbers, not 3"),
+        ("1 2", "2 numbers, not 3"),
+        ("1 2 3 4", "4 numbers, not 3"),
+        ("1 2 x", "'x'"),
+        ("1 nan 3", "not finite"),
+        ("-inf 2 3", "not finite"),
+    ],
+)
+def test_broken_line(tmp_path, values, what):
     path = write(tmp_path / "words.vec", "2 3", "good 1 2 3", f"broken {values}")
-    with pytest.raises(ValueError, match=r"words\.vec, line 3, word 'broken'"):
+    with pytest.raises(ValueError, match=rf"words\.vec, line 3, word 'broken': .*{what}"):
         vectors_of(["good", "broken"], path)
     assert vectors_of(["good"], path) == [[1, 2, 3]]  # only the lines of wanted words are read
 
 
-@pytest.mark.parametrize("text", ["", "\n", "word\n", "2 3\n", "2 3\nunknown 1 2 3\nother 4 5 6\n", "PK\3\4 not\na text"])
+@pytest.mark.parametrize("text", ["", "\n", "word\n", "2 3\n", "2 3\nother 1 2 3\nelse 4 5 6\n", "PK\3\4 not\na text"])
 def test_file_without_vectors(tmp_path, text):
     path = tmp_path / "words.vec"
     path.write_text(text)
