@@ -248,3 +248,27 @@ def test_final_score_is_the_mean_of_the_four_parts_and_lies_between_them(comment
     assert list(parts.index) == ["overall_auc", *AUCS]
     assert final_score == pytest.approx(sum(parts) / 4, abs=1e-12)
     assert parts.min() - 1e-12 <= final_score <= parts.max() + 1e-12
+
+
+def sklearn_final_score(toxic, scores, mentioned):
+    """The competition's score by its definition, every AUC scikit-learn's."""
+    everywhere = np.ones(len(toxic), bool)
+    subgroups = [mentioned[identity].to_numpy() for identity in mentioned]
+    aucs = np.array(
+        [[sklearn_auc(toxic, scores, rows) for rows in (group, group != toxic, group == toxic)] for group in subgroups]
+    )
+    return np.mean([sklearn_auc(toxic, scores, everywhere), *np.mean(aucs**-5.0, axis=0) ** (-1 / 5)])
+
+
+def test_bootstrap_scores_are_scikit_learns_on_rows_drawn_with_replacement(frame):
+    toxic, mentioned = (frame["target"] >= 0.5).to_numpy(), frame[[*BIAS]] >= 0.5
+    scores = pd.DataFrame({"model": frame["p"], "worse": frame["p"].round(1)})
+    drawn = kernel.bootstrap_scores(toxic, scores, mentioned, resamples=20, seed=3)
+    generator = np.random.default_rng(3)
+    for resample in range(20):
+        rows = generator.integers(len(toxic), size=len(toxic))  # the same rows for both models
+        for model in scores:
+            values = scores[model].to_numpy()[rows]
+            expected = sklearn_final_score(toxic[rows], values, mentioned.iloc[rows])
+            assert drawn.loc[resample, model] == pytest.approx(expected, abs=1e-12)
+    assert drawn["model"].nunique() == 20

@@ -11,9 +11,9 @@ def test_real_comments_are_read_cut_and_covered_by_their_vectors():
     train = kernel.read_train(REAL / "train.csv")
     test = kernel.read_test(REAL / "test.csv", REAL / "sample_submission.csv")
     assert (len(train), len(test)) == (62_884, 39_002)
-    numbers, offsets, words = kernel.tokenize(train["comment_text"])
+    numbers, offsets, words = kernel.tokenize(train["comment_text"], max_tokens=220)
     assert len(offsets) == len(train) + 1
-    vocabulary, word_counts, _ = kernel.build_vocabulary(numbers, words)
+    vocabulary, word_counts = kernel.build_vocabulary(numbers, words)
     files = [REAL / "glove.6B.50d.20k.txt", REAL / "comments.100d.vec"]
     embedding_matrix, found = kernel.build_embedding_matrix(files, vocabulary)
     assert embedding_matrix.shape == (len(vocabulary) + 2, 150)

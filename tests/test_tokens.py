@@ -36,6 +36,19 @@ def cut(comment):
     return tokens
 
 
+def without_repeats(row):
+    return [token for _, run in groupby(row) for token in [*run][:3]]
+
+
+def head_and_tail(row, max_tokens):
+    tail = max_tokens // 4
+    return row if len(row) <= max_tokens else row[: max_tokens - tail] + row[-tail:]
+
+
+def shortened(row, max_tokens):
+    return head_and_tail(without_repeats(row), max_tokens)
+
+
 @pytest.mark.parametrize(
     "comment, tokens",
     [
@@ -89,15 +102,15 @@ def test_cut(comment, tokens):
 @example(["a http:", "b", "", "", "\u0301c", "&", "amp;"], 10_000)
 def test_rows_hold_the_tokens_of_their_comment(comments, chunk):
     with mock.patch.object(kernel, "CHUNK", chunk):
-        numbers, offsets, words = kernel.tokenize(pd.Series(comments))
+        numbers, offsets, words = kernel.tokenize(pd.Series(comments), max_tokens=8)
     rows = [cut(comment) for comment in comments]
     assert words == list(dict.fromkeys(chain(*rows)))  # in the order of their first appearance
-    assert nested(numbers, offsets) == [[words.index(word) for word in row] for row in rows]
+    assert nested(numbers, offsets) == [[words.index(word) for word in shortened(row, 8)] for row in rows]
     assert numbers.dtype == np.int32 and offsets.dtype == np.int64
 
 
 def test_rows_keep_their_order_whatever_the_index():
-    numbers, offsets, words = kernel.tokenize(pd.Series(["a b", "b", "c"], index=[1, 0, 0]))
+    numbers, offsets, words = kernel.tokenize(pd.Series(["a b", "b", "c"], index=[1, 0, 0]), 220)
     assert (nested(numbers, offsets), words) == ([[0, 1], [1], [2]], ["a", "b", "c"])
 
 
@@ -105,8 +118,7 @@ def test_rows_keep_their_order_whatever_the_index():
 @given(ROWS)
 @example([[0, 0, 0], [0, 0], [], [0, 0, 0, 0, 0], [0]])
 def test_repeats_are_shortened_within_a_comment(rows):
-    shortened = [[token for _, run in groupby(row) for token in [*run][:3]] for row in rows]
-    assert nested(*kernel.shorten_repeats(*flat(rows))) == shortened
+    assert nested(*kernel.shorten_repeats(*flat(rows))) == [without_repeats(row) for row in rows]
 
 
 @checked
@@ -114,8 +126,7 @@ def test_repeats_are_shortened_within_a_comment(rows):
 @example([4, 5, 4, 0, 9], 4)
 def test_head_and_tail_are_kept(lengths, max_tokens):
     rows = [list(range(100 * row, 100 * row + length)) for row, length in enumerate(lengths)]
-    tail = max_tokens // 4
-    kept = [row if len(row) <= max_tokens else row[: max_tokens - tail] + row[-tail:] for row in rows]
+    kept = [head_and_tail(row, max_tokens) for row in rows]
     assert nested(*kernel.keep_head_and_tail(*flat(rows), max_tokens)) == kept
 
 
@@ -124,10 +135,12 @@ def test_head_and_tail_are_kept(lengths, max_tokens):
 def test_vocabulary_falls_in_frequency(numbers):
     words = list("jihgfedcba")
     count = Counter(words[number] for number in numbers)
-    vocabulary, counts, new_number = kernel.build_vocabulary(np.array(numbers, np.int32), words)
+    tokens = np.array(numbers, np.int32)
+    vocabulary, counts = kernel.build_vocabulary(tokens, words)
     assert vocabulary == sorted(words, key=lambda word: -count[word])  # sorted() leaves ties in their order
     assert counts.tolist() == [count[word] for word in vocabulary]
-    assert new_number.tolist() == [2 + vocabulary.index(word) for word in words]  # 0 is padding, 1 the unknown word
+    # 0 is padding, 1 the unknown word
+    assert tokens.tolist() == [2 + vocabulary.index(words[number]) for number in numbers]
 
 
 @checked

@@ -1,0 +1,76 @@
+"""How fast batches are made, and whether training waits for them: python benchmarks/batches.py FOLDER
+
+FOLDER: made by benchmarks/stand_in.py with at least 100,000 rows. Speed: rows a second from LengthBuckets alone.
+Waiting: the seconds spent on making an epoch's batches as a share of the epoch's seconds – the most that training can
+wait, since batches are made in the background.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from measure import print_machine
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+import kernel  # noqa: E402
+
+ROWS, TRAINED_ROWS, WIDTH = 100_000, 20_000, 300
+
+
+class TimedBuckets(kernel.LengthBuckets):
+    """LengthBuckets that add up the seconds spent on making batches."""
+
+    seconds = 0.0
+
+    def __getitem__(self, index):
+        start = time.perf_counter()
+        batch = super().__getitem__(index)
+        self.seconds += time.perf_counter() - start
+        return batch
+
+    def draw(self):
+        start = time.perf_counter()
+        super().draw()
+        self.seconds += time.perf_counter() - start
+
+
+def make_labels(rows):
+    labels = {"toxicity": np.zeros((rows, 1), np.float32)}
+    labels |= {"subtypes": np.zeros((rows, 6), np.float32), "identities": np.full((rows, 9), np.nan, np.float32)}
+    return labels, {name: np.ones(rows, np.float32) for name in labels}
+
+
+if __name__ == "__main__":
+    print_machine("keras", "tensorflow")
+    comments = kernel.read_columns(Path(sys.argv[1]) / "train.csv", ["comment_text"])["comment_text"].iloc[:ROWS]
+    numbers, offsets, words = kernel.tokenize(comments, max_tokens=220)
+    tokens, offsets = kernel.fill_empty(numbers + 2, offsets)
+    labels, weights = make_labels(ROWS)
+
+    for batch_size in (256, 512):
+        buckets = kernel.LengthBuckets(tokens, offsets, np.arange(ROWS), batch_size, labels, weights, seed=1)
+        start = time.perf_counter()
+        for index in range(len(buckets)):
+            buckets[index]
+        buckets.on_epoch_end()
+        print(f"batches of {batch_size}: {ROWS / (time.perf_counter() - start):,.0f} rows/s from LengthBuckets alone")
+
+    matrix = np.random.default_rng(0).normal(0, 0.4, (len(words) + 2, WIDTH)).astype(np.float32)
+    model = kernel.build_model(matrix, np.zeros(len(matrix), np.int32), lstm_units=128, spatial_dropout=0.3)
+    buckets = TimedBuckets(tokens, offsets, np.arange(TRAINED_ROWS), 256, labels, weights, seed=1)
+    training = kernel.Training(time.monotonic() + 1e6, 1e-3, 0, lambda model: {})
+    seconds = [time.perf_counter()]
+    training.on_epoch_begin = lambda epoch, logs=None: (
+        setattr(training, "epoch", epoch),
+        seconds.append(time.perf_counter()),
+        setattr(buckets, "seconds", 0.0),
+    )
+    kernel.train_model(model, buckets, 2, training)
+    epoch_seconds = time.perf_counter() - seconds[-1]
+    print(
+        f"an epoch of {TRAINED_ROWS:,} rows on the CPU: {epoch_seconds:.1f} s, of which making batches took "
+        f"{buckets.seconds:.2f} s: training waits {buckets.seconds / epoch_seconds:.1%} at the most"
+    )

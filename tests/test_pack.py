@@ -1,0 +1,136 @@
+"""Packed word vectors, as embeddings/README.md says: the same vectors, opened fast, damage noticed."""
+
+import json
+import sys
+
+import kernel
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(kernel.NOTEBOOK.parent / "embeddings"))
+import pack  # noqa: E402
+
+WORDS = [f"word{number}" for number in range(25)]
+WIDTH = 6
+
+
+@pytest.fixture
+def text_file(tmp_path):
+    """25 words with a header, and as in GloVe 840B one with spaces."""
+    vectors = np.random.default_rng(0).normal(0, 0.5, (len(WORDS), WIDTH))
+    lines = [
+        f"{word} {' '.join(f'{number:.5f}' for number in row)}\n" for word, row in zip(WORDS, vectors, strict=True)
+    ]
+    lines.insert(10, ". . . " + " ".join(["0.5"] * WIDTH) + "\n")
+    path = tmp_path / "text.vec"
+    path.write_text(f"{len(lines)} {WIDTH}\n" + "".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "packed"
+    folder.mkdir()
+    return folder
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_packed_vectors_are_the_text_vectors(text_file, folder):
+    about_path = pack.pack(text_file, folder)
+    assert json.loads(about_path.read_text())["words"] == len(WORDS)
+    vocabulary = ["Word3", "word24", "unknown", "word0"]
+    from_text, found_in_text = kernel.build_embedding_matrix([text_file], vocabulary)
+    from_pack, found_in_pack = kernel.build_embedding_matrix([about_path], vocabulary)
+    assert np.array_equal(found_in_pack, found_in_text)
+    assert from_pack.dtype == np.float32
+    assert np.allclose(from_pack, from_text, rtol=2**-11, atol=1e-7)  # half precision keeps 11 bits
+    assert from_text.any()
+
+
+def test_folder_stands_for_all_its_packs_side_by_side(text_file, folder):
+    other = text_file.with_name("other.txt")
+    other.write_text("word1 1 2\nword2 3 4\n")
+    pack.pack(text_file, folder)
+    pack.pack(other, folder)
+    settings = kernel.settings_from({"KERNEL_VECTOR_FILES": str(folder)})
+    files = kernel.find_vector_files(settings, folder)
+    assert [path.name for path in files] == ["other.pack.json", "text.pack.json"]
+    embedding_matrix, _ = kernel.build_embedding_matrix(files, ["word2"])
+    assert embedding_matrix.shape == (3, 2 + WIDTH)
+    assert embedding_matrix[2, :2].tolist() == [3, 4]
+
+
+def test_packs_attached_on_kaggle_are_found(text_file, tmp_path):
+    attached = tmp_path / "input" / "datasets" / "someone" / "packed-word-vectors"
+    attached.mkdir(parents=True)
+    about_path = pack.pack(text_file, attached)
+    assert kernel.find_vector_files(kernel.Settings(), tmp_path, tmp_path / "input") == (about_path,)
+
+
+def test_scores_from_packed_vectors_are_those_from_text(text_file, folder):
+    scores = []
+    for path in (text_file, pack.pack(text_file, folder)):
+        kernel.keras.utils.set_random_seed(1)
+        embedding_matrix, found = kernel.build_embedding_matrix([path], WORDS)
+        model = kernel.build_model(embedding_matrix, kernel.learned_rows(found, np.ones(len(WORDS))), 8, 0.0)
+        tokens = np.random.default_rng(0).integers(2, len(embedding_matrix), (50, 12))
+        scores.append(kernel.ops.convert_to_numpy(kernel.ops.sigmoid(model(tokens)["toxicity"])))
+    assert np.abs(scores[0] - scores[1]).max() < 1e-3
+    assert np.ptp(scores[0]) > 1e-2
+
+
+@pytest.mark.parametrize("chunks_done", [0, 1, 3])
+def test_interrupted_run_goes_on_where_it_stopped(text_file, tmp_path, folder, monkeypatch, chunks_done):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    pack.pack(text_file, whole)
+
+    monkeypatch.setattr(pack, "LINES_AT_ONCE", 5)
+    packed = []
+    pack_lines = pack.pack_lines
+
+    def stop_after_some_chunks(path, chunk, width):
+        if len(packed) == chunks_done:
+            raise KeyboardInterrupt
+        packed.append(chunk)
+        return pack_lines(path, chunk, width)
+
+    monkeypatch.setattr(pack, "pack_lines", stop_after_some_chunks)
+    with pytest.raises(KeyboardInterrupt):
+        pack.pack(text_file, folder)
+    with (folder / "text.vectors.f16").open("ab") as vectors:
+        vectors.write(b"half a row")
+
+    parsed = []
+    monkeypatch.setattr(
+        pack, "pack_lines", lambda path, chunk, width: parsed.extend(chunk) or pack_lines(path, chunk, width)
+    )
+    pack.pack(text_file, folder)
+    assert contents(folder) == contents(whole)
+    assert len(parsed) == 27 - 5 * chunks_done
+
+
+def test_complete_pack_is_not_made_again(text_file, folder, monkeypatch):
+    pack.pack(text_file, folder)
+    monkeypatch.delattr(pack, "pack_lines")
+    pack.pack(text_file, folder)
+
+
+@pytest.mark.parametrize("name", ["text.vectors.f16", "text.words.txt"])
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"X" + data[1:], lambda data: data + b"X"])
+def test_damage_is_noticed(text_file, folder, name, damage):
+    about_path = pack.pack(text_file, folder)
+    (folder / name).write_bytes(damage((folder / name).read_bytes()))
+    with pytest.raises(ValueError, match=f"{name}.*damaged"):
+        kernel.build_embedding_matrix([about_path], WORDS)
+
+
+@pytest.mark.parametrize("line", ["word30 1 2 3 4 5\n", "word30 1 2 3 4 5 x\n", "word30 1 2 3 4 5 1e9\n"])
+def test_broken_line_is_named(text_file, folder, line):
+    with text_file.open("a") as text:
+        text.write(line)
+    with pytest.raises(ValueError, match="text.vec, line 28, word 'word30'"):
+        pack.pack(text_file, folder)
