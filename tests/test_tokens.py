@@ -59,6 +59,7 @@ def shortened(row, max_tokens):
         ("IT'S", "IT 'S"),
         ("isn’t it’s", "is n't it 's"),
         ("isn‘t isn`t isn´t", "is n't is n't is n't"),
+        ("isn`t", "is n't"),
         ("I'd've", "I 'd 've"),
         ("'sure' 'real'", "' sure ' ' real '"),
         ("“so”", '" so "'),
