@@ -3,7 +3,7 @@
 For each file, FOLDER gets
     NAME.vectors.f16    float16 (words, width), row after row, to be memory-mapped
     NAME.words.txt      the words, a line each, in the same order
-    NAME.pack.json      their number, the width, and size and checksum (crc32) of the other two; written last
+    NAME.pack.json      their number, the width, size of the text, size and checksum (crc32) of the two; written last
 The notebook takes FOLDER wherever it takes text vectors. Lines are packed as they come, in little memory; a run that
 was interrupted goes on where it stopped. Words with spaces in them are left out: no token of a comment is like that.
 """
@@ -35,14 +35,15 @@ def pack(path, folder):
     words_path, vectors_path, progress_path, pack_path = (
         folder / f"{name}.{ending}" for ending in ("words.txt", "vectors.f16", "progress.json", "pack.json")
     )
+    width, source_bytes = kernel.text_width(path), path.stat().st_size
     if pack_path.exists():
-        kernel.open_pack(pack_path)
-        return pack_path
-    width = kernel.text_width(path)
-    progress = {"source_bytes": path.stat().st_size, "lines": 0, "rows": 0, "words_bytes": 0}
+        if kernel.open_pack(pack_path)[0]["source_bytes"] == source_bytes:
+            return pack_path
+        pack_path.unlink()  # of another file that had this name
+    progress = {"source_bytes": source_bytes, "lines": 0, "rows": 0, "words_bytes": 0}
     if progress_path.exists():
         saved = json.loads(progress_path.read_text())
-        progress = saved if saved["source_bytes"] == progress["source_bytes"] else progress
+        progress = saved if saved["source_bytes"] == source_bytes else progress
     with kernel.open_text(path) as file, words_path.open("ab") as words, vectors_path.open("ab") as vectors:
         words.truncate(progress["words_bytes"])  # what an interrupted run wrote after its last progress goes
         vectors.truncate(progress["rows"] * width * 2)
@@ -58,7 +59,7 @@ def pack(path, folder):
             progress["words_bytes"] = words.tell()
             kernel.write_whole(progress_path, json.dumps(progress))
     files = {part.name: kernel.size_and_checksum(part) for part in (words_path, vectors_path)}
-    about = {"words": progress["rows"], "width": width, "files": files}
+    about = {"words": progress["rows"], "width": width, "source_bytes": source_bytes, "files": files}
     kernel.write_whole(pack_path, json.dumps(about, indent=2) + "\n")
     progress_path.unlink()
     return pack_path

@@ -119,6 +119,14 @@ def test_complete_pack_is_not_made_again(text_file, folder, monkeypatch):
     pack.pack(text_file, folder)
 
 
+def test_changed_text_is_packed_anew(text_file, folder):
+    pack.pack(text_file, folder)
+    with text_file.open("a") as text:
+        text.write("word30 1 2 3 4 5 6\n")
+    embedding_matrix, _ = kernel.build_embedding_matrix([pack.pack(text_file, folder)], ["word30"])
+    assert embedding_matrix[2].tolist() == [1, 2, 3, 4, 5, 6]
+
+
 @pytest.mark.parametrize("name", ["text.vectors.f16", "text.words.txt"])
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"X" + data[1:], lambda data: data + b"X"])
 def test_damage_is_noticed(text_file, folder, name, damage):
