@@ -152,20 +152,36 @@ def test_little_padding(seed, most):
     )
 )
 def test_sample_weights(rows):
-    """A row counts for the overall AUC, for a subgroup AUC and for a BPSN AUC, by the sets of the metric."""
-    expected = []
-    for toxic, male, female, raters in rows:
-        identity = male or female
-        parts = 1
-        if identity:
-            parts += 1
-        if (identity and not toxic) or (toxic and not identity):
-            parts += 1
-        expected.append(parts * math.log(2 + (1 if raters is None else raters)))
+    """In each set of rows that the metric ranks, both classes weigh the same: the definition, row by row."""
     frame = pd.DataFrame(rows, columns=["toxic", "male", "female", "raters"]).astype({"raters": np.float32})
+    expected = []
+    for row in frame.itertuples():
+        sets = [(1.0, frame)]
+        for identity in ("male", "female"):
+            same_class = frame[identity] == frame["toxic"]
+            mention, same = getattr(row, identity), getattr(row, identity) == row.toxic
+            sets += [(0.5, frame[frame[identity]])] if mention else []  # subgroup
+            sets += [(0.5, frame[same_class] if same else frame[~same_class])]  # BNSP or BPSN
+        shares = [share / (rows["toxic"] == row.toxic).sum() for share, rows in sets]
+        expected.append(sum(shares) * math.log(2 + (1 if math.isnan(row.raters) else row.raters)))
     weights = kernel.sample_weights(
         frame["toxic"].to_numpy(), frame[["male", "female"]].to_numpy(), frame["raters"].to_numpy()
     )
     assert weights.mean() == pytest.approx(1, rel=1e-5)
     assert weights / weights[0] == pytest.approx(np.array(expected) / expected[0], rel=1e-5)
     assert weights.dtype == np.float32
+
+
+def test_both_classes_weigh_the_same():
+    generator = np.random.default_rng(0)
+    toxic, mentioned = generator.random(5000) < 0.2, generator.random((5000, 9)) < 0.1
+    weights = kernel.sample_weights(toxic, mentioned, np.full(5000, 4))
+    assert weights[toxic].sum() == pytest.approx(weights[~toxic].sum(), rel=1e-4)
+
+
+def test_no_sample_weight_rules_a_batch():
+    toxic, mentioned = np.arange(1000) % 2 == 0, np.zeros((1000, 9), bool)
+    mentioned[:501, 0] = toxic[:501]  # harmless rows with the identity are rare
+    mentioned[1, 0] = True
+    weights = kernel.sample_weights(toxic, mentioned, np.full(1000, 4))
+    assert np.argmax(weights) == 1 and 15 < weights[1] < 21 and weights.mean() == pytest.approx(1, rel=1e-5)

@@ -264,7 +264,7 @@ def test_different_or_doubled_ids_are_refused(tmp_path, comments, wanted, faulty
     paths = write_test(tmp_path, [(name, "text") for name in comments], wanted)
     with pytest.raises(ValueError) as refusal:
         kernel.read_test(*paths)
-    assert str(refusal.value).startswith(f"{tmp_path / faulty}, column id, row {row} (id {wrong}): {wrong!r} ")
+    assert str(refusal.value).startswith(f"{tmp_path / faulty}: column id, row {row} (id {wrong}): {wrong!r} ")
 
 
 def test_half_of_the_raters_make_a_comment_toxic_and_an_identity_mentioned(tmp_path):

@@ -20,7 +20,7 @@ def make_model(seed=0):
     embedding_matrix = np.zeros((WORDS, WIDTH), np.float32)
     embedding_matrix[PRETRAINED] = generator.normal(size=(len(PRETRAINED), WIDTH))
     learned_row = np.array([0, 1, *[0] * len(PRETRAINED), *range(2, 2 + len(LEARNED))], np.int32)
-    model = kernel.build_model(embedding_matrix, learned_row, UNITS, spatial_dropout=0.0)
+    model = kernel.build_model(kernel.PretrainedVectors(embedding_matrix), learned_row, UNITS, spatial_dropout=0.0)
     word_vectors = word_vectors_of(model)
     word_vectors.learned.assign(generator.normal(size=word_vectors.learned.shape))
     return model
@@ -123,7 +123,9 @@ def test_maximum_and_mean():
 
 def test_word_vectors(model):
     word_vectors = word_vectors_of(model)
-    pretrained, learned = (ops.convert_to_numpy(table) for table in (word_vectors.pretrained, word_vectors.learned))
+    pretrained, learned = (
+        ops.convert_to_numpy(table) for table in (word_vectors.pretrained.matrix, word_vectors.learned)
+    )
     vectors = ops.convert_to_numpy(word_vectors(np.arange(WORDS)[None]))[0]
     assert np.array_equal(vectors[PRETRAINED], pretrained[PRETRAINED])
     assert np.array_equal(vectors[[kernel.UNKNOWN, *LEARNED]], learned[1:])
@@ -153,8 +155,8 @@ def test_pretrained_vectors_stay_and_learned_ones_learn():
     model = make_model()
     moved = train_step(model, {"toxicity": 1.0, "subtypes": 0.5, "identities": 0.25}, make_labels(8))
     word_vectors = word_vectors_of(model)
-    assert not moved[word_vectors.pretrained.path].any()
-    used = {int(row) for tokens in comments(8) for row in ops.convert_to_numpy(word_vectors.learned_row)[tokens]}
+    assert not moved[word_vectors.pretrained.matrix.path].any()
+    used = {int(row) for tokens in comments(8) for row in ops.convert_to_numpy(word_vectors.row)[tokens]}
     learned_rows = set(np.flatnonzero(moved[word_vectors.learned.path].any(axis=1)).tolist())
     assert learned_rows == used - {kernel.NOT_LEARNED}
     still = [path for path, change in moved.items() if not change.any()]
@@ -199,3 +201,10 @@ def test_loss_of_hard_labels():
 def test_loss_of_certain_scores_is_finite():
     shares, logit = np.float32([[1, 0, 0.5, NAN]]), np.float32([[-1000, 1000, 1000, -1000]])
     assert np.array_equal(kernel.known_crossentropy(shares, logit), [(1000 + 1000 + 500 + 0) / 4])
+
+
+def test_models_share_the_pretrained_vectors_and_nothing_else():
+    pretrained = kernel.PretrainedVectors(np.ones((WORDS, WIDTH), np.float32))
+    models = [kernel.build_model(pretrained, np.zeros(WORDS, np.int32), UNITS, 0.0) for _ in range(2)]
+    one, other = ({id(weight) for weight in model.weights} for model in models)
+    assert one & other == {id(pretrained.matrix)}

@@ -57,8 +57,9 @@ def test_the_report_is_complete(first_run):
     assert report["rows"]["scored"] == len(pd.read_csv(SAMPLE / "test.csv"))
     assert set(report["identities"]["LSTM"]) == set(kernel.IDENTITIES)
     assert set(report["identities"]["LSTM"]["male"]) == {"comments", "toxic", *kernel.BIAS_AUCS}
-    assert report["stopped_because"] == "all epochs done"
-    assert report["epochs_done"] == kernel.Settings().epochs == len(report["epochs"])
+    assert report["stopped_because"] == "all models done"
+    assert report["epochs_done"] == [kernel.Settings().epochs] * kernel.SAMPLE_MODELS
+    assert [len(epochs) for epochs in report["epochs"].values()] == report["epochs_done"]
     assert report["seed"] == kernel.Settings().seed
     assert 0.9 < report["vector_coverage"]["running_text"] <= 1
     assert {"Comments", "Tokens", "Vectors", "Training", "Submission"} <= set(report["seconds"])

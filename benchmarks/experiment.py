@@ -1,0 +1,376 @@
+"""What a change of the model is worth: python benchmarks/experiment.py FOLDER [VARIANT …] [--seeds 2] [--epochs 4]
+
+Trains variants of the notebook's own model on the comments in FOLDER (the competition's layout, word vectors beside
+them: .vec, .txt) and compares each with the default on the same split, for the same seeds and number of epochs. Without
+names it trains all variants. A variant replaces definitions of the notebook, or settings, and leaves all else as it is.
+
+Columns: final score on the holdout, mean and standard deviation over seeds; overall AUC; lowest bias AUC of the nine
+identities; lowest bias AUC of the terms in made-up sentences that differ in one adjective and the term ("templates");
+seconds an epoch; difference of the final score to the default's with its standard error; final score and lowest AUC on
+the templates when the seeds' logits are averaged.
+"""
+
+import argparse
+import itertools
+import os
+import sys
+import tempfile
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from unittest.mock import patch
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import numpy as np
+import pandas as pd
+from measure import print_machine
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+import kernel
+from keras import layers, ops
+from kernel import SUBTYPES
+
+HOLDOUT_SHARE = 0.3  # large, since the noise of the comparison is that of the holdout
+
+# made-up sentences on which only the adjective should count; after the idea of Dixon et al. 2018
+TERMS = (
+    "man",
+    "woman",
+    "gay",
+    "lesbian",
+    "homosexual",
+    "transgender",
+    "christian",
+    "jewish",
+    "muslim",
+    "buddhist",
+    "black",
+)
+TERMS += ("white", "asian", "african", "mexican", "blind", "deaf", "paralyzed", "old", "young", "republican", "teacher")
+HARMLESS = ("kind", "great", "gentle", "friendly", "clever", "tall", "brave", "lovely", "wise", "funny", "calm", "busy")
+OFFENSIVE = (
+    "stupid",
+    "disgusting",
+    "pathetic",
+    "filthy",
+    "worthless",
+    "nasty",
+    "dumb",
+    "idiotic",
+    "shitty",
+    "vile",
+    "gross",
+)
+FRAMES = ("{name} is a {adjective} {term}", "being {term} is {adjective}", "You are a {adjective} {term}.")
+FRAMES += ("My neighbour {name} is {term} and {adjective}", "What a {adjective} {term} {name} is!")
+
+
+def templates():
+    """The made-up sentences: DataFrame of id, comment_text, toxic, term."""
+    rows = [
+        (frame.format(name=name, adjective=adjective, term=term), adjective in OFFENSIVE, term)
+        for (frame, name), adjective, term in itertools.product(
+            zip(FRAMES, ("Anna", "", "", "Omar", "Lea"), strict=True), HARMLESS + OFFENSIVE, TERMS
+        )
+    ]
+    frame = pd.DataFrame(rows, columns=["comment_text", "toxic", "term"])
+    return frame.assign(id=[f"template{row}" for row in range(len(frame))])
+
+
+def no_weights(toxic, mentioned, raters):
+    return np.ones(len(toxic), np.float32)
+
+
+def weights_of_2019(toxic, mentioned, raters):
+    """1 + identities + toxic · identities not mentioned + 5 · harmless · identities: the kernel "Simple LSTM"."""
+    mentions = mentioned.sum(axis=1)
+    weights = 1 + mentions + toxic * (mentioned.shape[1] - mentions) + 5 * ~toxic * mentions
+    return (weights / weights.mean()).astype(np.float32)
+
+
+def weights_by_parts(toxic, mentioned, raters):
+    """1 + any identity + in a BPSN set: the number of the metric's parts that rank the row, classes not balanced."""
+    any_mentioned = mentioned.any(axis=1)
+    weights = (1 + any_mentioned + (any_mentioned != toxic)) * np.log(2 + np.nan_to_num(raters, nan=1))
+    return (weights / weights.mean()).astype(np.float32)
+
+
+def hard_target():
+    kernel.labels["toxicity"] = kernel.toxic[:, None].astype(np.float32)
+
+
+def subtypes_feed_toxicity(hidden):
+    """The subtype logits are read by the toxicity head."""
+    logits = {name: layers.Dense(kernel.HEADS[name], name=name)(hidden) for name in ("subtypes", "identities")}
+    both = layers.concatenate([hidden, logits["subtypes"]])
+    return {"toxicity": layers.Dense(1, name="toxicity")(both), **logits}
+
+
+class TrainedBeside(kernel.WordVectors):
+    """A small trained vector of each of the most frequent words beside the pretrained one."""
+
+    WORDS, WIDTH, DROPOUT = 8_000, 16, 0.5
+
+    def __init__(self, pretrained, learned_row):
+        super().__init__(pretrained, learned_row)
+        self.trained = layers.Embedding(self.WORDS, self.WIDTH, embeddings_initializer="zeros")
+        self.dropout = layers.Dropout(self.DROPOUT)
+
+    def call(self, tokens):
+        frequent = ops.minimum(tokens, self.WORDS - 1)  # token numbers follow the frequency
+        return ops.concatenate([super().call(tokens), self.dropout(self.trained(frequent))], axis=-1)
+
+
+class SomeTrainedBeside(TrainedBeside):
+    """The same, but half of the words lose their trained vector in training."""
+
+    def __init__(self, pretrained, learned_row):
+        super().__init__(pretrained, learned_row)
+        self.dropout = layers.Dropout(self.DROPOUT, noise_shape=(None, None, 1))
+
+
+class LearnedOnTop(kernel.WordVectors):
+    """Learned vectors are added to the pretrained ones, if any."""
+
+    def call(self, tokens):
+        row = ops.take(self.row, tokens)
+        learned = ops.take(self.learned, row, axis=0) * ops.cast(row != kernel.NOT_LEARNED, "float32")[:, :, None]
+        return ops.cast(self.pretrained(tokens) + learned, self.compute_dtype)
+
+
+def learn_where_a_file_lacks_the_word():
+    """Words that are missing in any of the files learn a vector, not only those that are missing in all."""
+    ends = np.cumsum([kernel.vector_width(path) for path in kernel.vector_files])[:-1]
+    found = [part.any(axis=1) for part in np.split(kernel.embedding_matrix, ends, axis=1)]
+    kernel.learned_row = kernel.learned_rows(np.all(found, axis=0), kernel.word_counts)
+
+
+class TokenDropout(kernel.WordVectors):
+    """A twentieth of the words is hidden in training."""
+
+    def __init__(self, pretrained, learned_row):
+        super().__init__(pretrained, learned_row)
+        self.hide = layers.Dropout(0.05, noise_shape=(None, None, 1))
+
+    def call(self, tokens):
+        return self.hide(super().call(tokens))
+
+
+class SecondIsGRU(kernel.BidirectionalLSTM):
+    """An LSTM as the first of two, a GRU as the second."""
+
+    count = itertools.count()
+
+    def __init__(self, units):
+        super().__init__(units)
+        if next(self.count) % 2:
+            self.forward = layers.GRU(units, return_sequences=True)
+            self.backward = layers.GRU(units, return_sequences=True)
+
+
+class MaxMeanAndAttention(kernel.MaxAndMean):
+    """A weighted mean of the words beside maximum and mean; the weights are learned."""
+
+    def build(self, shape, *_):
+        self.importance = self.add_weight(shape=(shape[-1], 1), initializer="zeros", name="importance")
+
+    def call(self, inputs, tokens):
+        importance = ops.where((tokens != kernel.PADDING)[:, :, None], inputs @ self.importance, -1e4)
+        attention = ops.sum(ops.softmax(importance, axis=1) * inputs, axis=1)
+        return ops.concatenate([super().call(inputs, tokens), attention], axis=-1)
+
+
+def one_cycle(progress):
+    """Three tenths up, seven tenths down, both along a cosine (Smith 2018)."""
+    return 0.5 - 0.5 * np.cos(np.pi * (progress / 0.3 if progress < 0.3 else (1 - progress) / 0.7))
+
+
+def label_identity():
+    """The toxicity labels get a second column: whether an identity is mentioned."""
+    any_mentioned = kernel.mentioned.to_numpy().any(axis=1)
+    kernel.labels["toxicity"] = np.column_stack([kernel.labels["toxicity"], any_mentioned]).astype(np.float32)
+
+
+def ranking_loss(labels, logits):
+    """Cross-entropy, and the logistic loss of all (toxic, harmless) pairs in each of the metric's four row sets."""
+    target, identity = labels[:, :1], labels[:, 1:] > 0
+    toxic = target >= 0.5
+    difference = ops.softplus(ops.transpose(logits) - logits)  # (toxic row, harmless row)
+    pairs = toxic & ops.transpose(~toxic)
+    loss = kernel.known_crossentropy(target, logits)
+    for rows in (identity | ~identity, identity, identity != toxic, identity == toxic):
+        chosen = ops.cast(pairs & rows & ops.transpose(rows), "float32")
+        loss += 0.1 * ops.sum(chosen * difference) / (1 + ops.sum(chosen))
+    return loss
+
+
+def minus_identity_attack(share):
+    """Toxicity minus a share of another head's logit."""
+
+    def predict(model, tokens, offsets, rows, batch_size=512):
+        batches = kernel.LengthBuckets(tokens, offsets, rows, batch_size)
+        logits = np.empty(len(offsets) - 1, np.float32)
+        outputs = model.predict(batches, verbose=0)
+        attack = outputs["subtypes"][:, SUBTYPES.index("identity_attack")]
+        logits[batches.order] = outputs["toxicity"][:, 0] - share * attack
+        return logits[rows]
+
+    return predict
+
+
+def loss_weights(**changed):
+    return {"LOSS_WEIGHTS": kernel.LOSS_WEIGHTS | changed}
+
+
+# name: settings (KERNEL_…), definitions of the notebook, and what to do once the labels are there
+VARIANTS = {
+    "default": {},
+    "weights: none": {"sample_weights": no_weights},
+    "weights: 2019 formula": {"sample_weights": weights_of_2019},
+    "weights: by parts": {"sample_weights": weights_by_parts},
+    "target: hard": {"prepared": hard_target},
+    "heads: toxicity only": loss_weights(subtypes=0.0, identities=0.0),
+    "heads: no identities": loss_weights(identities=0.0),
+    "heads: twice the weight": loss_weights(subtypes=1.0, identities=0.5),
+    "heads: subtypes feed toxicity": {"heads": subtypes_feed_toxicity},
+    "heads: minus 0.05 identity_attack": {"predict": minus_identity_attack(0.05)},
+    "vectors: 16 trained beside": {"WordVectors": TrainedBeside},
+    "vectors: 16 trained beside, some": {"WordVectors": SomeTrainedBeside},
+    "vectors: learned if one file lacks": {"WordVectors": LearnedOnTop, "prepared": learn_where_a_file_lacks_the_word},
+    "vectors: public ones only": {"KERNEL_VECTOR_FILES": "public"},
+    "vectors: own ones only": {"KERNEL_VECTOR_FILES": "own"},
+    "words: 5 % hidden": {"WordVectors": TokenDropout},
+    "batch: 128": {"KERNEL_BATCH_SIZE": 128},
+    "batch: 512": {"KERNEL_BATCH_SIZE": 512},
+    "rate: 1e-3": {"KERNEL_LEARNING_RATE": 1e-3},
+    "rate: 4e-3": {"KERNEL_LEARNING_RATE": 4e-3},
+    "rate: one-cycle": {"rate_factor": one_cycle},
+    "average: none": {"averaged_steps": lambda steps: 1.01},
+    "average: half an epoch": {"averaged_steps": lambda steps: steps / 2},
+    "dropout: 0.2": {"KERNEL_SPATIAL_DROPOUT": 0.2},
+    "dropout: 0.45": {"KERNEL_SPATIAL_DROPOUT": 0.45},
+    "network: second is GRU": {"BidirectionalLSTM": SecondIsGRU},
+    "network: attention": {"MaxAndMean": MaxMeanAndAttention},
+    "network: 64 units": {"KERNEL_LSTM_UNITS": 64},
+    "network: 96 units": {"KERNEL_LSTM_UNITS": 96},
+    "network: 192 units": {"KERNEL_LSTM_UNITS": 192},
+    "length: 128": {"KERNEL_MAX_TOKENS": 128},
+    "length: 300": {"KERNEL_MAX_TOKENS": 300},
+    "loss: pairs": {"prepared": label_identity, "LOSSES": kernel.LOSSES | {"toxicity": ranking_loss}},
+}
+
+
+def write_competition(folder, source):
+    """The train rows of source with the templates as the test rows."""
+    (folder / "train.csv").symlink_to((source / "train.csv").resolve())
+    templates()[["id", "comment_text"]].to_csv(folder / "test.csv", index=False)
+    templates()[["id"]].assign(prediction=0).to_csv(folder / "sample_submission.csv", index=False)
+
+
+def vector_files(source, which="*"):
+    patterns = {"*": ("*.txt", "*.vec"), "public": ("*.txt",), "own": ("*.vec",)}[which]
+    return ":".join(str(path) for pattern in patterns for path in sorted(source.glob(pattern)))
+
+
+def run_sections(environment):
+    """Run the notebook's cells from the first to the end of section Batches, in the module `kernel`."""
+    for name in [name for name in os.environ if name.startswith("KERNEL_")]:
+        del os.environ[name]
+    os.environ |= environment
+    kernel.clock = {}
+    for cell in kernel.CELLS:
+        if "run" in cell["metadata"].get("tags", []) and "Batches" not in kernel.clock:
+            with redirect_stdout(StringIO()):
+                exec("".join(cell["source"]), vars(kernel))
+
+
+def train_and_predict(seed, epochs, pretrained):
+    """Logits of the holdout and the templates, and seconds an epoch, of a model trained as the notebook trains it."""
+    kernel.keras.utils.set_random_seed(seed)
+    settings = kernel.settings
+    model = kernel.build_model(pretrained, kernel.learned_row, settings.lstm_units, settings.spatial_dropout)
+    data = kernel.tokens, kernel.offsets
+    batches = kernel.LengthBuckets(*data, kernel.fit_rows, kernel.batch_size, kernel.labels, kernel.weights, seed)
+    training = kernel.Training(epochs * len(batches), float("inf"), settings.learning_rate, lambda model: {})
+    with redirect_stdout(StringIO()):
+        kernel.train_model(model, batches, training)
+    return kernel.predict(model, *data, np.r_[kernel.holdout_rows, kernel.test_rows]), training.epoch_seconds[-1]
+
+
+def lowest_auc(toxic, logits, mentioned):
+    return np.nanmin(kernel.bias_aucs(toxic, kernel.dense_ranks(logits), mentioned))
+
+
+def figures(logits):
+    """The figures of one model, or of several models' average, as a dict."""
+    holdout, of_templates = np.split(logits, [len(kernel.holdout_rows)])
+    toxic = kernel.toxic[kernel.holdout_rows]
+    mentioned = kernel.mentioned.to_numpy()[kernel.holdout_rows]
+    frame = templates()
+    terms = np.column_stack([frame["term"] == term for term in TERMS])
+    return {
+        "final_score": kernel.final_score(toxic, kernel.dense_ranks(holdout), mentioned),
+        "overall_auc": kernel.auc(toxic, kernel.dense_ranks(holdout)),
+        "worst_identity": lowest_auc(toxic, holdout, mentioned),
+        "templates": lowest_auc(frame["toxic"].to_numpy(), of_templates, terms),
+    }
+
+
+def run_variant(variant, environment, source, seeds, epochs):
+    """Logits of each seed (seeds, holdout + templates), and seconds an epoch."""
+    changes = dict(variant)
+    prepared = changes.pop("prepared", lambda: None)
+    changed = {name: str(changes.pop(name)) for name in list(changes) if name.startswith("KERNEL_")}
+    if "KERNEL_VECTOR_FILES" in changed:
+        changed["KERNEL_VECTOR_FILES"] = vector_files(source, changed["KERNEL_VECTOR_FILES"])
+    with patch.multiple(kernel, **changes) if changes else patch.object(kernel, "COMPETITION", kernel.COMPETITION):
+        run_sections(environment | changed)
+        prepared()
+        pretrained = kernel.PretrainedVectors(kernel.embedding_matrix)
+        return zip(*[train_and_predict(seed, epochs, pretrained) for seed in range(1, seeds + 1)], strict=True)
+
+
+def line(name, logits, seconds, default_scores):
+    """A row of the table, and the final score of each seed."""
+    table = pd.DataFrame([figures(of_seed) for of_seed in logits])
+    average = figures(np.mean(logits, axis=0))
+    scores = table["final_score"]
+    difference = scores - (scores if default_scores is None else default_scores)
+    print(
+        f"| {name} | {scores.mean():.4f} ± {scores.std():.4f} | {table['overall_auc'].mean():.4f} | "
+        f"{table['worst_identity'].mean():.4f} | {table['templates'].mean():.4f} | {np.mean(seconds):.0f} | "
+        f"{difference.mean():+.4f} ± {difference.std() / len(table) ** 0.5:.4f} | "
+        f"{average['final_score']:.4f}, {average['templates']:.4f} |",
+        flush=True,
+    )
+    return scores
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("variants", nargs="*", default=list(VARIANTS), metavar="VARIANT")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=4)
+    arguments = parser.parse_args()
+
+    print_machine("keras", "tensorflow")
+    print(
+        "| variant | final score | overall AUC | worst identity | templates | s/epoch | to default | average of seeds |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    default_scores = None
+    with tempfile.TemporaryDirectory() as folder:
+        write_competition(Path(folder), arguments.folder)
+        environment = {
+            "KERNEL_INPUT_DIR": folder,
+            "KERNEL_OUTPUT_DIR": folder,
+            "KERNEL_VECTOR_FILES": vector_files(arguments.folder),
+            "KERNEL_HOLDOUT_SHARE": str(HOLDOUT_SHARE),
+        }
+        for name in ["default", *(name for name in arguments.variants if name != "default")]:
+            logits, seconds = run_variant(
+                VARIANTS[name], environment, arguments.folder, arguments.seeds, arguments.epochs
+            )
+            scores = line(name, logits, seconds, default_scores)
+            default_scores = scores if name == "default" else default_scores

@@ -1,0 +1,65 @@
+"""Train a small model on some logical CPUs and save what came out: train_on_devices.py DEVICES PRECISION OUTPUT.npz
+
+A process of its own, since TensorFlow fixes its devices when it starts. No dropout: its masks differ by device.
+"""
+
+import sys
+import time
+
+import numpy as np
+import tensorflow
+from keras import callbacks, mixed_precision, ops
+
+ROWS, WORDS, WIDTH, BATCH_SIZE, EPOCHS = 512, 30, 6, 32, 3
+
+
+class Losses(callbacks.Callback):
+    """The losses of each epoch, of all heads."""
+
+    def __init__(self):
+        super().__init__()
+        self.of_epochs = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.of_epochs.append([logs[name] for name in sorted(logs) if name.endswith("loss")])
+
+
+def make_batches(kernel):
+    """Comments that are toxic where token 2 occurs, with weights that differ from row to row."""
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(2, 12, ROWS)
+    offsets = np.append(0, np.cumsum(lengths))
+    tokens = generator.integers(2, WORDS, offsets[-1]).astype(np.int32)
+    toxic = np.array([2 in tokens[start:end] for start, end in zip(offsets, offsets[1:], strict=False)])
+    labels = {name: generator.random((ROWS, size)).astype(np.float32) for name, size in kernel.HEADS.items()}
+    labels["toxicity"][:, 0] = toxic
+    labels["identities"][::2] = np.nan
+    weights = {name: generator.uniform(0.5, 1.5, ROWS).astype(np.float32) for name in labels}
+    return kernel.LengthBuckets(tokens, offsets, np.arange(ROWS), BATCH_SIZE, labels, weights, seed=1)
+
+
+def main(devices, precision, output):
+    cpus = tensorflow.config.list_physical_devices("CPU")
+    tensorflow.config.set_logical_device_configuration(
+        cpus[0], [tensorflow.config.LogicalDeviceConfiguration()] * devices
+    )
+    import kernel
+
+    kernel.keras.utils.set_random_seed(1)
+    mixed_precision.set_dtype_policy(precision)
+    batches, losses = make_batches(kernel), Losses()
+    matrix = np.random.default_rng(1).normal(size=(WORDS, WIDTH)).astype(np.float32)
+    learned_row = np.where(np.arange(WORDS) < WORDS // 2, kernel.NOT_LEARNED, np.arange(WORDS)).astype(np.int32)
+    split = kernel.splitting_scope([f"CPU:{number}" for number in range(devices)])
+    with split():
+        model = kernel.build_model(kernel.PretrainedVectors(matrix), learned_row, lstm_units=8, spatial_dropout=0.0)
+        training = kernel.Training(EPOCHS * len(batches), time.monotonic() + 1e6, 0.003, lambda model: {})
+        training.on_epoch_end = lambda epoch, logs=None: losses.on_epoch_end(epoch, logs)
+        kernel.train_model(model, batches, training)
+        logits = kernel.predict(model, batches.tokens, batches.offsets, np.arange(ROWS), BATCH_SIZE)
+    weights = {weight.path: ops.convert_to_numpy(weight) for weight in model.trainable_weights}
+    np.savez(output, losses=losses.of_epochs, logits=logits, toxic=batches.labels["toxicity"][:, 0], **weights)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:])
