@@ -38,7 +38,7 @@ class TimedBuckets(kernel.LengthBuckets):
 
 
 def make_labels(rows):
-    labels = {"toxicity": np.zeros((rows, 1), np.float32)}
+    labels = {"toxicity": np.zeros((rows, 2), np.float32)}
     labels |= {"subtypes": np.zeros((rows, 6), np.float32), "identities": np.full((rows, 9), np.nan, np.float32)}
     return labels, {name: np.ones(rows, np.float32) for name in labels}
 

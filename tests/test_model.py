@@ -208,3 +208,39 @@ def test_models_share_the_pretrained_vectors_and_nothing_else():
     models = [kernel.build_model(pretrained, np.zeros(WORDS, np.int32), UNITS, 0.0) for _ in range(2)]
     one, other = ({id(weight) for weight in model.weights} for model in models)
     assert one & other == {id(pretrained.matrix)}
+
+
+def mean_loss_of_pairs(toxic, logit, rows):
+    """Sum over the pairs of a set of rows, one by one, over 1 + their number."""
+    places = np.flatnonzero(rows)
+    losses = [np.log1p(np.exp(logit[j] - logit[i])) for i in places for j in places if toxic[i] and not toxic[j]]
+    return sum(losses) / (1 + len(losses))
+
+
+@pytest.mark.parametrize("identities", [0.0, 0.4, 1.0])
+def test_loss_of_toxicity_ranks_pairs_in_the_four_sets_of_the_metric(identities):
+    generator = np.random.default_rng(3)
+    share, identity = generator.random(30), generator.random(30) < identities
+    logit = generator.normal(0, 2, 30)
+    toxic = share >= 0.5
+    labels = np.column_stack([share, identity]).astype(np.float32)
+    loss = ops.convert_to_numpy(kernel.toxicity_loss(labels, logit[:, None].astype(np.float32)))
+    sets = [np.ones(30, bool), identity, identity != toxic, identity == toxic]
+    expected = kernel.PAIRS_WEIGHT * sum(mean_loss_of_pairs(toxic, logit, rows) for rows in sets)
+    crossentropy = [
+        log_loss([1, 0], [p, p], sample_weight=[s, 1 - s], labels=[0, 1])
+        for s, p in zip(share, 1 / (1 + np.exp(-logit)), strict=True)
+    ]
+    assert close(loss, np.array(crossentropy) + expected)
+
+
+def test_loss_of_toxicity_is_lower_where_a_harmless_comment_with_an_identity_is_scored_lower():
+    """The pair of the BPSN set, on which a biased model fails; the cross-entropy of both is the same."""
+    labels = np.array([[1, 0], [0, 1]], np.float32)
+
+    def loss(toxic, harmless):
+        logits = np.array([[toxic], [harmless]], np.float32)
+        of_pairs = kernel.toxicity_loss(labels, logits) - kernel.known_crossentropy(labels[:, :1], logits)
+        return np.mean(ops.convert_to_numpy(of_pairs))
+
+    assert loss(1.0, -1.0) < loss(0.0, 0.0) < loss(-1.0, 1.0)

@@ -89,7 +89,9 @@ def test_a_second_run_writes_the_same_bytes(first_run, tmp_path):
     assert kernel.NOTEBOOK.read_bytes() == before
 
 
-def test_a_run_on_other_files_ends_inside_its_time_limit(tmp_path):
+@pytest.mark.parametrize("epochs, fewest_models", [(1000, 1), (1, 2)])
+def test_a_run_on_other_files_ends_inside_its_time_limit(tmp_path, epochs, fewest_models):
+    """One model that can never be trained in full, or as many as fit."""
     shutil.copytree(SAMPLE, tmp_path / "comments")
     limit = 75
     report, _ = run_notebook(
@@ -97,9 +99,12 @@ def test_a_run_on_other_files_ends_inside_its_time_limit(tmp_path):
         input_dir=tmp_path / "comments",
         vector_files=Path("embeddings/sample.vec").resolve(),
         time_limit=limit,
-        epochs=1000,
+        epochs=epochs,
+        models=1000,
         seed=1,
     )
     assert report["stopped_because"] == "time limit"
     assert sum(report["seconds"].values()) < limit
+    assert fewest_models <= report["models_averaged"] <= len(report["epochs_done"])
+    assert max(report["epochs_done"]) <= epochs
     assert len(pd.read_csv(tmp_path / "submission.csv")) == report["rows"]["scored"]

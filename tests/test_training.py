@@ -60,7 +60,7 @@ def make_data():
     toxic = generator.random(ROWS) < 1 / 3
     for row in np.flatnonzero(toxic):
         comments[row][generator.integers(lengths[row])] = generator.choice(OFFENSIVE)
-    labels = {name: np.repeat(toxic[:, None], size, axis=1) for name, size in {"toxicity": 1, "subtypes": 6}.items()}
+    labels = {name: np.repeat(toxic[:, None], size, axis=1) for name, size in {"toxicity": 2, "subtypes": 6}.items()}
     labels = {name: values.astype(np.float32) for name, values in labels.items()}
     labels["identities"] = np.full((ROWS, 9), np.nan, np.float32)
     return np.concatenate(comments).astype(np.int32), np.append(0, np.cumsum(lengths)), toxic, labels
