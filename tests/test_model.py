@@ -217,21 +217,22 @@ def mean_loss_of_pairs(toxic, logit, rows):
     return sum(losses) / (1 + len(losses))
 
 
-@pytest.mark.parametrize("identities", [0.0, 0.4, 1.0])
-def test_loss_of_toxicity_ranks_pairs_in_the_four_sets_of_the_metric(identities):
+@pytest.mark.parametrize("share_mentioned", [0.0, 0.4, 1.0])
+def test_loss_of_toxicity_ranks_pairs_in_each_set_of_the_metric(share_mentioned):
     generator = np.random.default_rng(3)
-    share, identity = generator.random(30), generator.random(30) < identities
+    share, mentioned = generator.random(30), generator.random((30, 3)) < share_mentioned
     logit = generator.normal(0, 2, 30)
     toxic = share >= 0.5
-    labels = np.column_stack([share, identity]).astype(np.float32)
+    labels = np.column_stack([share, mentioned]).astype(np.float32)
     loss = ops.convert_to_numpy(kernel.toxicity_loss(labels, logit[:, None].astype(np.float32)))
-    sets = [np.ones(30, bool), identity, identity != toxic, identity == toxic]
-    expected = kernel.PAIRS_WEIGHT * sum(mean_loss_of_pairs(toxic, logit, rows) for rows in sets)
-    crossentropy = [
-        log_loss([1, 0], [p, p], sample_weight=[s, 1 - s], labels=[0, 1])
-        for s, p in zip(share, 1 / (1 + np.exp(-logit)), strict=True)
-    ]
-    assert close(loss, np.array(crossentropy) + expected)
+    of_pairs = mean_loss_of_pairs(toxic, logit, np.ones(30, bool))
+    for column in mentioned.T:
+        of_pairs += (
+            sum(mean_loss_of_pairs(toxic, logit, rows) for rows in (column, column != toxic, column == toxic)) / 3
+        )
+    probability = 1 / (1 + np.exp(-logit))
+    crossentropy = -(share * np.log(probability) + (1 - share) * np.log(1 - probability))
+    assert close(loss, crossentropy + kernel.PAIRS_WEIGHT * of_pairs)
 
 
 def test_loss_of_toxicity_is_lower_where_a_harmless_comment_with_an_identity_is_scored_lower():

@@ -32,7 +32,7 @@ def make_batches(kernel):
     tokens = generator.integers(2, WORDS, offsets[-1]).astype(np.int32)
     toxic = np.array([2 in tokens[start:end] for start, end in zip(offsets, offsets[1:], strict=False)])
     labels = {name: generator.random((ROWS, size)).astype(np.float32) for name, size in kernel.HEADS.items()}
-    labels["toxicity"] = np.column_stack([toxic, generator.random(ROWS) < 0.4]).astype(np.float32)
+    labels["toxicity"] = np.column_stack([toxic, generator.random((ROWS, 2)) < 0.4]).astype(np.float32)
     labels["identities"][::2] = np.nan
     weights = {name: generator.uniform(0.5, 1.5, ROWS).astype(np.float32) for name in labels}
     return kernel.LengthBuckets(tokens, offsets, np.arange(ROWS), BATCH_SIZE, labels, weights, seed=1)
