@@ -60,7 +60,7 @@ if __name__ == "__main__":
 
     matrix = np.random.default_rng(0).normal(0, 0.4, (len(words) + 2, WIDTH)).astype(np.float32)
     pretrained = kernel.PretrainedVectors(matrix)
-    model = kernel.build_model(pretrained, np.zeros(len(matrix), np.int32), lstm_units=128, spatial_dropout=0.3)
+    model = kernel.build_model(pretrained, len(words), lstm_units=128, spatial_dropout=0.3)
     buckets = TimedBuckets(tokens, offsets, np.arange(TRAINED_ROWS), 256, labels, weights, seed=1)
     training = kernel.Training(EPOCHS * len(buckets), float("inf"), 1e-3, lambda model: {})
     kernel.train_model(model, buckets, training)

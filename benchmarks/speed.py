@@ -59,7 +59,7 @@ class Padded(kernel.LengthBuckets):
 def model_of(width, words):
     matrix = np.random.default_rng(0).normal(0, 0.4, (words, width)).astype(np.float32)
     pretrained = kernel.PretrainedVectors(matrix)
-    return kernel.build_model(pretrained, np.zeros(words, np.int32), UNITS, kernel.Settings().spatial_dropout)
+    return kernel.build_model(pretrained, words, UNITS, kernel.Settings().spatial_dropout)
 
 
 def seconds_of_epochs(model, batches, epochs):
@@ -78,7 +78,7 @@ def compare_padding(folder):
     seconds = {}
     for _ in range(TURNS):
         for kind in (kernel.LengthBuckets, Padded):
-            model = kernel.build_model(pretrained, kernel.learned_row, UNITS, kernel.settings.spatial_dropout)
+            model = kernel.build_model(pretrained, kernel.frequent_words, UNITS, kernel.settings.spatial_dropout)
             data = kernel.tokens, kernel.offsets, rows, kernel.batch_size, kernel.labels, kernel.weights
             seconds.setdefault(kind, []).extend(seconds_of_epochs(model, kind(*data, seed=1), 2))
     return [len(rows) / np.mean(seconds[kind]) for kind in (kernel.LengthBuckets, Padded)]
@@ -99,7 +99,7 @@ def seconds_of_step(tokens, batch_size, width=150, words=1_000):
 def counts(tokens, batch_size, width=150):
     """What a training step does: operations of matrix products, words read one after the other, steps (1)."""
     gates = 4 * UNITS
-    lstms = 2 * (width + UNITS) * gates + 2 * (2 * UNITS + UNITS) * gates  # two directions each
+    lstms = 2 * (width + kernel.TRAINED_WIDTH + UNITS) * gates + 2 * (2 * UNITS + UNITS) * gates  # two directions each
     dense = 2 * (4 * UNITS) ** 2 + 4 * UNITS * sum(kernel.HEADS.values())
     flops = 2 * 3 * batch_size * (tokens * lstms + dense)  # a product and a sum; forward once, backward twice
     return np.array([flops, 4 * tokens, 1])

@@ -7,22 +7,21 @@ import pytest
 from keras import ops
 from sklearn.metrics import log_loss
 
-WORDS = 12  # token numbers, of which the first half has a pretrained vector
-PRETRAINED, LEARNED = range(2, 7), range(7, WORDS)
+WORDS = 12  # token numbers
+TRAINED_WORDS = 6  # have a vector of their own: tokens 2 to 7
 WIDTH, UNITS = 5, 4
 NAN = float("nan")
 
 
 def make_model(seed=0):
-    """A small model whose weights are all random, those that start as zeros included."""
+    """A small model without dropout, whose weights are all random, those that start as zeros included."""
     keras.utils.set_random_seed(seed)
     generator = np.random.default_rng(seed)
-    embedding_matrix = np.zeros((WORDS, WIDTH), np.float32)
-    embedding_matrix[PRETRAINED] = generator.normal(size=(len(PRETRAINED), WIDTH))
-    learned_row = np.array([0, 1, *[0] * len(PRETRAINED), *range(2, 2 + len(LEARNED))], np.int32)
-    model = kernel.build_model(kernel.PretrainedVectors(embedding_matrix), learned_row, UNITS, spatial_dropout=0.0)
+    pretrained = kernel.PretrainedVectors(generator.normal(size=(WORDS, WIDTH)).astype(np.float32))
+    model = kernel.build_model(pretrained, TRAINED_WORDS, UNITS, spatial_dropout=0.0)
     word_vectors = word_vectors_of(model)
-    word_vectors.learned.assign(generator.normal(size=word_vectors.learned.shape))
+    word_vectors.dropout.rate = 0.0
+    word_vectors.trained.embeddings.assign(generator.normal(size=word_vectors.trained.embeddings.shape))
     return model
 
 
@@ -122,13 +121,24 @@ def test_maximum_and_mean():
 
 
 def test_word_vectors(model):
+    """Each token has its pretrained vector; the rare ones, 8 and above, share the trained one."""
     word_vectors = word_vectors_of(model)
-    pretrained, learned = (
-        ops.convert_to_numpy(table) for table in (word_vectors.pretrained.matrix, word_vectors.learned)
+    pretrained, trained = (
+        ops.convert_to_numpy(table) for table in (word_vectors.pretrained.matrix, word_vectors.trained.embeddings)
     )
     vectors = ops.convert_to_numpy(word_vectors(np.arange(WORDS)[None]))[0]
-    assert np.array_equal(vectors[PRETRAINED], pretrained[PRETRAINED])
-    assert np.array_equal(vectors[[kernel.UNKNOWN, *LEARNED]], learned[1:])
+    assert vectors.shape == (WORDS, WIDTH + kernel.TRAINED_WIDTH)
+    assert np.array_equal(vectors[:, :WIDTH], pretrained)
+    assert np.array_equal(vectors[:, WIDTH:], trained[[0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8]])
+    assert len(np.unique(trained, axis=0)) == 9
+
+
+def test_without_trained_words_all_words_share_one_vector():
+    word_vectors = kernel.WordVectors(kernel.PretrainedVectors(np.ones((WORDS, WIDTH), np.float32)), trained_words=0)
+    word_vectors.trained.build()
+    word_vectors.trained.embeddings.assign(np.random.default_rng(0).normal(size=(3, kernel.TRAINED_WIDTH)))
+    vectors = ops.convert_to_numpy(word_vectors(np.arange(2, WORDS)[None]))[0]
+    assert (vectors == vectors[0]).all()
 
 
 def train_step(model, loss_weights, labels):
@@ -151,14 +161,14 @@ def make_labels(rows):
     return {name: generator.random((rows, size)).astype(np.float32) for name, size in sizes.items()}
 
 
-def test_pretrained_vectors_stay_and_learned_ones_learn():
+def test_pretrained_vectors_stay_and_trained_ones_learn():
     model = make_model()
     moved = train_step(model, {"toxicity": 1.0, "subtypes": 0.5, "identities": 0.25}, make_labels(8))
     word_vectors = word_vectors_of(model)
     assert not moved[word_vectors.pretrained.matrix.path].any()
-    used = {int(row) for tokens in comments(8) for row in ops.convert_to_numpy(word_vectors.row)[tokens]}
-    learned_rows = set(np.flatnonzero(moved[word_vectors.learned.path].any(axis=1)).tolist())
-    assert learned_rows == used - {kernel.NOT_LEARNED}
+    used = {min(token, TRAINED_WORDS + 2) for tokens in comments(8) for token in tokens}
+    learned = np.flatnonzero(moved[word_vectors.trained.embeddings.path].any(axis=1))
+    assert set(learned) == used
     still = [path for path, change in moved.items() if not change.any()]
     assert sorted(still) == sorted(weight.path for weight in model.non_trainable_weights)
 
@@ -205,7 +215,7 @@ def test_loss_of_certain_scores_is_finite():
 
 def test_models_share_the_pretrained_vectors_and_nothing_else():
     pretrained = kernel.PretrainedVectors(np.ones((WORDS, WIDTH), np.float32))
-    models = [kernel.build_model(pretrained, np.zeros(WORDS, np.int32), UNITS, 0.0) for _ in range(2)]
+    models = [kernel.build_model(pretrained, TRAINED_WORDS, UNITS, 0.0) for _ in range(2)]
     one, other = ({id(weight) for weight in model.weights} for model in models)
     assert one & other == {id(pretrained.matrix)}
 

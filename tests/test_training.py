@@ -75,7 +75,7 @@ def scores_of(model, rows=HOLDOUT_ROWS, **arguments):
 
 def build_model():
     pretrained = kernel.PretrainedVectors(np.eye(WORDS, dtype=np.float32))
-    return kernel.build_model(pretrained, np.zeros(WORDS, np.int32), lstm_units=8, spatial_dropout=0.1)
+    return kernel.build_model(pretrained, WORDS, lstm_units=8, spatial_dropout=0.1)
 
 
 def make_batches(rows=FIT_ROWS):

@@ -134,29 +134,6 @@ def test_packed_file_that_was_cut_off(tmp_path, name):
         vectors_of(["known"], tmp_path / name)
 
 
-def test_learned_rows():
-    #                 padding, unknown, then the words
-    found = np.array([False, False, True, False, False, True, False, False])
-    word_counts = np.array([900, 500, 20, 19, 20, 1])
-    own = kernel.SHARED + 1
-    rows = kernel.learned_rows(found, word_counts)
-    assert rows.tolist() == [
-        kernel.NOT_LEARNED,
-        kernel.SHARED,
-        kernel.NOT_LEARNED,
-        own,
-        own + 1,
-        kernel.NOT_LEARNED,
-        own + 2,
-        kernel.SHARED,
-    ]
-    assert rows.dtype == np.int32
-
-
-def test_nothing_to_learn_but_the_unknown_word():
-    assert kernel.learned_rows(np.array([False, False, True]), np.array([99])).tolist() == [0, 1, 0]
-
-
 def test_coverage():
     found = np.array([False, False, True, False, True, False])  # the first two are no words
     coverage = kernel.vector_coverage(found, np.array([60, 30, 8, 2]))

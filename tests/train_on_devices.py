@@ -25,15 +25,15 @@ class Losses(callbacks.Callback):
 
 
 def make_batches(kernel):
-    """Comments that are toxic where token 2 occurs, with weights that differ from row to row."""
+    """Comments that are toxic where token 2 occurs, mention identities where others do, with weights that differ."""
     generator = np.random.default_rng(0)
     lengths = generator.integers(2, 12, ROWS)
     offsets = np.append(0, np.cumsum(lengths))
     tokens = generator.integers(2, WORDS, offsets[-1]).astype(np.int32)
-    toxic = np.array([2 in tokens[start:end] for start, end in zip(offsets, offsets[1:], strict=False)])
-    labels = {name: generator.random((ROWS, size)).astype(np.float32) for name, size in kernel.HEADS.items()}
-    labels["toxicity"] = np.column_stack([toxic, generator.random((ROWS, 2)) < 0.4]).astype(np.float32)
-    labels["identities"][::2] = np.nan
+    comments = np.split(tokens, offsets[1:-1])
+    occurs = np.array([np.isin(np.arange(2, 3 + len(kernel.IDENTITIES)), comment) for comment in comments], np.float32)
+    labels = {"toxicity": occurs, "subtypes": np.repeat(occurs[:, :1], len(kernel.SUBTYPES), axis=1)}
+    labels["identities"] = np.where(np.arange(ROWS)[:, None] % 2, occurs[:, 1:], np.nan).astype(np.float32)
     weights = {name: generator.uniform(0.5, 1.5, ROWS).astype(np.float32) for name in labels}
     return kernel.LengthBuckets(tokens, offsets, np.arange(ROWS), BATCH_SIZE, labels, weights, seed=1)
 
@@ -49,10 +49,10 @@ def main(devices, precision, output):
     mixed_precision.set_dtype_policy(precision)
     batches, losses = make_batches(kernel), Losses()
     matrix = np.random.default_rng(1).normal(size=(WORDS, WIDTH)).astype(np.float32)
-    learned_row = np.where(np.arange(WORDS) < WORDS // 2, kernel.NOT_LEARNED, np.arange(WORDS)).astype(np.int32)
     split = kernel.splitting_scope([f"CPU:{number}" for number in range(devices)])
     with split():
-        model = kernel.build_model(kernel.PretrainedVectors(matrix), learned_row, lstm_units=8, spatial_dropout=0.0)
+        model = kernel.build_model(kernel.PretrainedVectors(matrix), WORDS // 2, lstm_units=8, spatial_dropout=0.0)
+        model.get_layer("word_vectors").dropout.rate = 0.0
         training = kernel.Training(EPOCHS * len(batches), time.monotonic() + 1e6, 0.003, lambda model: {})
         training.on_epoch_end = lambda epoch, logs=None: losses.on_epoch_end(epoch, logs)
         kernel.train_model(model, batches, training)
