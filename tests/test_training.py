@@ -302,3 +302,14 @@ def test_figures_of_the_holdout():
     figures = kernel.holdout_figures(logits, toxic, mentioned)
     assert figures["overall_auc"] == pytest.approx(roc_auc_score(toxic, logits), abs=1e-12)
     assert figures["final_score"] == kernel.final_score(toxic, kernel.dense_ranks(logits), mentioned)
+
+
+def test_every_second_model_trains_word_vectors():
+    assert [kernel.trained_words_of(number, 700) for number in range(4)] == [0, 700, 0, 700]
+
+
+def test_scores_are_the_average_of_the_logits():
+    logits = np.array([[0.0, 2.0, -700.0], [4.0, 2.0, -900.0]], np.float32)
+    scores = kernel.average_scores(list(logits))
+    assert scores == pytest.approx([1 / (1 + np.exp(-2)), 1 / (1 + np.exp(-2)), 0], rel=1e-12)
+    assert ((scores >= 0) & (scores <= 1)).all()
