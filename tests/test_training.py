@@ -184,7 +184,7 @@ def test_rate_factor_is_continuous(progress, other):
     assert abs(factor - other_factor) <= 10 * abs(progress - other) + 1e-12  # never steeper than the warm-up
 
 
-def pretend_to_train(clock, time_limit, seconds_of_step, seconds_of_figures=0):
+def pretend_to_train(clock, time_limit, seconds_of_step, seconds_of_figures=0, planned_steps=200):
     """What fit does with a Training, ten epochs of twenty steps, without a network."""
 
     def figures(model):
@@ -192,7 +192,7 @@ def pretend_to_train(clock, time_limit, seconds_of_step, seconds_of_figures=0):
         return {}
 
     start = clock.now
-    training = kernel.Training(200, start + time_limit, PEAK_RATE, figures)
+    training = kernel.Training(planned_steps, start + time_limit, PEAK_RATE, figures)
     model = SimpleNamespace(optimizer=SimpleNamespace(), stop_training=False)
     training.set_model(model)
     training.set_params({"epochs": 10, "steps": 20})
@@ -229,7 +229,13 @@ def test_time_is_kept_and_used(clock, seconds_of_step, seconds_of_figures):
 
 def test_ends_at_once_when_the_time_is_over_before_it_starts(clock):
     training, _ = pretend_to_train(clock, -1, lambda step: 1)
-    assert 1 <= training.step <= 3 and len(training.history) == 1
+    assert training.step == 3 and len(training.history) == 1  # the third step is the first that is measured
+    assert training.seconds_per_step == 1
+
+
+def test_speed_is_not_known_after_two_steps(clock):
+    training, _ = pretend_to_train(clock, 1000, lambda step: 1, planned_steps=2)
+    assert training.step == 2 and training.seconds_per_step == 0
 
 
 def plan(seconds, most=12, per_step=2.0, besides=50.0, steps=100):
