@@ -243,9 +243,9 @@ def plan(seconds, most=12, per_step=2.0, besides=50.0, steps=100):
 
 
 def test_plan_trains_one_model_as_long_as_it_can():
-    assert plan(250) == (1, 100)
-    assert plan(200) == (1, 75)
-    assert plan(190) == (1, 70)
+    assert plan(300) == plan(250) == (1, 100)
+    assert plan(240) == (1, 95)
+    assert plan(230) == (1, 90)
 
 
 def test_plan_rather_has_no_model_than_a_short_one():
@@ -255,9 +255,9 @@ def test_plan_rather_has_no_model_than_a_short_one():
 
 def test_plan_has_as_many_models_as_fit_and_all_the_same_steps():
     assert plan(2 * 250) == (2, 100)
-    assert plan(2 * 190) == (2, 70)
-    assert plan(10 * 250) == (12, 79)
-    assert plan(10 * 250, most=3) == (3, 100)
+    assert plan(2 * 230) == (2, 90)
+    assert plan(10 * 240) == (10, 95)
+    assert plan(10 * 240, most=3) == (3, 100)
 
 
 @settings(deadline=None)
