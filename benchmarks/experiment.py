@@ -1,13 +1,14 @@
-"""What a change of the model is worth: python benchmarks/experiment.py FOLDER [VARIANT …] [--seeds 2] [--epochs 4]
+"""What a change of the model is worth: python benchmarks/experiment.py FOLDER [VARIANT …] [--models 3] [--epochs 8]
 
 Trains variants of the notebook's own model on the comments in FOLDER (the competition's layout, word vectors beside
-them: .vec, .txt) and compares each with the default on the same split, for the same seeds and number of epochs. Without
-names it trains all variants. A variant replaces definitions of the notebook, or settings, and leaves all else as it is.
+them: .vec, .txt) and compares each with the default on the same split, for the same number of models, their seeds and
+epochs (of the longest models). Without names it trains all variants. A variant replaces definitions of the notebook, or
+settings, and leaves all else as it is.
 
-Columns: final score on the holdout, mean and standard deviation over seeds; overall AUC; lowest bias AUC of the nine
+Columns: final score on the holdout, mean and standard deviation over models; overall AUC; lowest bias AUC of the nine
 identities; lowest bias AUC of the terms in made-up sentences that differ in one adjective and the term ("templates");
 seconds an epoch; difference of the final score to the default's with its standard error; final score and lowest AUC on
-the templates when the seeds' logits are averaged.
+the templates when the models' logits are averaged.
 """
 
 import argparse
@@ -185,8 +186,9 @@ VARIANTS = {
     "heads: twice the weight": loss_weights(subtypes=1.0, identities=0.5),
     "heads: subtypes feed toxicity": {"heads": subtypes_feed_toxicity},
     "heads: minus 0.05 identity_attack": {"predict": minus_identity_attack(0.05)},
-    "vectors: none trained": {"trained_words_of": lambda number, frequent_words: 0},
-    "vectors: trained by all models": {"trained_words_of": lambda number, frequent_words: frequent_words},
+    "models: all long": {"KINDS": [(1.0, False), (1.0, True)]},
+    "models: all long, none trains vectors": {"KINDS": [(1.0, False)]},
+    "models: all long, all train vectors": {"KINDS": [(1.0, True)]},
     "vectors: whole words dropped": {"WordVectors": WholeWordsDropped},
     "vectors: public ones only": {"KERNEL_VECTOR_FILES": "public"},
     "vectors: own ones only": {"KERNEL_VECTOR_FILES": "own"},
@@ -240,12 +242,15 @@ def run_sections(environment):
 def train_and_predict(number, epochs, pretrained):
     """Logits of the holdout and the templates, and seconds an epoch, of the notebook's model number 0, 1, …"""
     settings, seed = kernel.settings, kernel.settings.seed + number
+    share, trains_vectors = kernel.KINDS[number % len(kernel.KINDS)]
     kernel.keras.utils.set_random_seed(seed)
-    trained_words = kernel.trained_words_of(number, kernel.frequent_words)
+    trained_words = kernel.frequent_words if trains_vectors else 0
     model = kernel.build_model(pretrained, trained_words, settings.lstm_units, settings.spatial_dropout)
     data = kernel.tokens, kernel.offsets
     batches = kernel.LengthBuckets(*data, kernel.fit_rows, kernel.batch_size, kernel.labels, kernel.weights, seed)
-    training = kernel.Training(epochs * len(batches), float("inf"), settings.learning_rate, lambda model: {})
+    training = kernel.Training(
+        round(share * epochs * len(batches)), float("inf"), settings.learning_rate, lambda model: {}
+    )
     with redirect_stdout(StringIO()):
         kernel.train_model(model, batches, training)
     return kernel.predict(model, *data, np.r_[kernel.holdout_rows, kernel.test_rows]), training.epoch_seconds[-1]
@@ -270,8 +275,8 @@ def figures(logits):
     }
 
 
-def run_variant(variant, environment, source, seeds, epochs):
-    """Logits of each seed (seeds, holdout + templates), and seconds an epoch."""
+def run_variant(variant, environment, source, models, epochs):
+    """Logits (models, holdout + templates), and seconds an epoch."""
     changes = dict(variant)
     prepared = changes.pop("prepared", lambda: None)
     changed = {name: str(changes.pop(name)) for name in list(changes) if name.startswith("KERNEL_")}
@@ -281,12 +286,12 @@ def run_variant(variant, environment, source, seeds, epochs):
         run_sections(environment | changed)
         prepared()
         pretrained = kernel.PretrainedVectors(kernel.embedding_matrix)
-        return zip(*[train_and_predict(number, epochs, pretrained) for number in range(seeds)], strict=True)
+        return zip(*[train_and_predict(number, epochs, pretrained) for number in range(models)], strict=True)
 
 
 def line(name, logits, seconds, default_scores):
-    """A row of the table, and the final score of each seed."""
-    table = pd.DataFrame([figures(of_seed) for of_seed in logits])
+    """A row of the table, and the final score of each model."""
+    table = pd.DataFrame([figures(of_model) for of_model in logits])
     average = figures(np.mean(logits, axis=0))
     scores = table["final_score"]
     difference = scores - (scores if default_scores is None else default_scores)
@@ -304,14 +309,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("variants", nargs="*", default=list(VARIANTS), metavar="VARIANT")
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--models", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=8)
     arguments = parser.parse_args()
 
     print_machine("keras", "tensorflow")
-    print(
-        "| variant | final score | overall AUC | worst identity | templates | s/epoch | to default | average of seeds |"
-    )
+    print("| variant | final score | overall AUC | worst identity | templates | s/epoch | to default | average |")
     print("|---|---|---|---|---|---|---|---|")
     default_scores = None
     with tempfile.TemporaryDirectory() as folder:
@@ -324,9 +327,9 @@ if __name__ == "__main__":
         }
         for name in ["default", *(name for name in arguments.variants if name != "default")]:
             logits, seconds = run_variant(
-                VARIANTS[name], environment, arguments.folder, arguments.seeds, arguments.epochs
+                VARIANTS[name], environment, arguments.folder, arguments.models, arguments.epochs
             )
             scores = line(name, logits, seconds, default_scores)
             if name == "default":
-                default_scores, ranks = scores, np.mean([rankdata(of_seed) for of_seed in logits], axis=0)
+                default_scores, ranks = scores, np.mean([rankdata(of_model) for of_model in logits], axis=0)
     print(f"The default's models averaged by rank, not by logit: {figures(ranks)['final_score']:.4f}")

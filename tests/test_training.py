@@ -238,36 +238,46 @@ def test_speed_is_not_known_after_two_steps(clock):
     assert training.step == 2 and training.seconds_per_step == 0
 
 
-def plan(seconds, most=12, per_step=2.0, besides=50.0, steps=100):
-    return kernel.plan_models(seconds, per_step, besides, steps, most)
+def plan(seconds, *full_steps):
+    """A step takes two seconds, a model fifty besides."""
+    return kernel.plan_models(seconds, 2.0, 50.0, full_steps)
 
 
 def test_plan_trains_one_model_as_long_as_it_can():
-    assert plan(300) == plan(250) == (1, 100)
-    assert plan(240) == (1, 95)
-    assert plan(230) == (1, 90)
+    assert plan(250, 100) == (1, 100, 250)
+    assert plan(300, 100) == (1, 100, 300)
+    assert plan(240, 100) == (1, 95, 240)
+    assert plan(230, 100) == (1, 90, 230)
 
 
 def test_plan_rather_has_no_model_than_a_short_one():
-    assert plan(180) == (0, 65)  # the first one is trained all the same, so it needs its steps
-    assert plan(30) == plan(-30) == (0, 1)
+    assert plan(180, 100) == (0, 65, 180)  # the first one is trained all the same, so it needs its steps
+    assert plan(30, 100) == (0, 1, 30)
+    assert plan(-30, 100) == (0, 1, -30)
 
 
-def test_plan_has_as_many_models_as_fit_and_all_the_same_steps():
-    assert plan(2 * 250) == (2, 100)
-    assert plan(2 * 230) == (2, 90)
-    assert plan(10 * 240) == (10, 95)
-    assert plan(10 * 240, most=3) == (3, 100)
+def test_plan_has_as_many_models_as_fit_and_shares_the_time_among_them():
+    assert plan(500, 100, 100, 100) == (2, 100, 250)
+    assert plan(480, 100, 100, 100) == (2, 95, 240)
+    assert plan(2500, 100, 100, 100) == (3, 100, 2500 / 3)
+    assert plan(350, 25, 100, 100) == (2, 25, 100)
+    assert plan(700, 25, 100, 200) == (2, 25, 200)
 
 
 @settings(deadline=None)
-@given(st.floats(-1e3, 1e5), st.floats(1e-4, 10), st.floats(0, 100), st.integers(1, 10_000), st.integers(1, 20))
-def test_plan_fits_into_the_seconds(seconds, per_step, besides, steps, most):
-    models, planned = kernel.plan_models(seconds, per_step, besides, steps, most)
-    assert 0 <= models <= most and 1 <= planned <= steps
-    assert models * ((planned - 1) * per_step + besides) <= max(0, seconds) * (1 + 1e-9)
+@given(
+    st.floats(-1e3, 1e5),
+    st.floats(1e-4, 10),
+    st.floats(0, 100),
+    st.lists(st.integers(1, 10_000), min_size=1, max_size=20),
+)
+def test_plan_fits_into_the_seconds(seconds, per_step, besides, full_steps):
+    models, steps, share = kernel.plan_models(seconds, per_step, besides, full_steps)
+    assert 0 <= models <= len(full_steps) and 1 <= steps <= full_steps[0]
+    assert (steps - 1) * per_step + besides <= max(besides, share * (1 + 1e-9))
     if models:
-        assert planned >= int(kernel.FEWEST_STEPS * steps)
+        assert steps >= int(kernel.FEWEST_STEPS * full_steps[0])
+        assert share <= seconds * (1 + 1e-9)
 
 
 def test_rehearsal_measures_what_a_model_takes(clock):
@@ -308,10 +318,6 @@ def test_figures_of_the_holdout():
     figures = kernel.holdout_figures(logits, toxic, mentioned)
     assert figures["overall_auc"] == pytest.approx(roc_auc_score(toxic, logits), abs=1e-12)
     assert figures["final_score"] == kernel.final_score(toxic, kernel.dense_ranks(logits), mentioned)
-
-
-def test_each_third_model_trains_word_vectors():
-    assert [kernel.trained_words_of(number, 700) for number in range(6)] == [0, 700, 0, 0, 700, 0]
 
 
 def test_scores_are_the_average_of_the_logits():
