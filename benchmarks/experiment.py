@@ -8,7 +8,7 @@ settings, and leaves all else as it is.
 Columns: final score on the holdout, mean and standard deviation over models; overall AUC; lowest bias AUC of the nine
 identities; lowest bias AUC of the terms in made-up sentences that differ in one adjective and the term ("templates");
 seconds an epoch; difference of the final score to the default's with its standard error; final score and lowest AUC on
-the templates when the models' logits are averaged.
+the templates when the models' scores are averaged.
 """
 
 import argparse
@@ -292,7 +292,7 @@ def run_variant(variant, environment, source, models, epochs):
 def line(name, logits, seconds, default_scores):
     """A row of the table, and the final score of each model."""
     table = pd.DataFrame([figures(of_model) for of_model in logits])
-    average = figures(np.mean(logits, axis=0))
+    average = figures(kernel.average_scores(logits))
     scores = table["final_score"]
     difference = scores - (scores if default_scores is None else default_scores)
     print(
@@ -331,5 +331,10 @@ if __name__ == "__main__":
             )
             scores = line(name, logits, seconds, default_scores)
             if name == "default":
-                default_scores, ranks = scores, np.mean([rankdata(of_model) for of_model in logits], axis=0)
-    print(f"The default's models averaged by rank, not by logit: {figures(ranks)['final_score']:.4f}")
+                default_scores, default_logits = scores, logits
+    for kind, average in (
+        ("logits", np.mean(default_logits, axis=0)),
+        ("ranks", np.mean([rankdata(of_model) for of_model in default_logits], axis=0)),
+    ):
+        other = figures(average)
+        print(f"The default's {kind} averaged, not its scores: {other['final_score']:.4f}, {other['templates']:.4f}")
