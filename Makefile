@@ -23,7 +23,7 @@ test: .venv/installed
 
 outputs: .venv/installed
 	$(DEFAULT_SETTINGS) .venv/bin/python -c "import nbclient, nbformat; notebook = nbformat.read('kernel.ipynb', 4); \
-		nbclient.NotebookClient(notebook, record_timing=False).execute(); nbformat.write(notebook, 'kernel.ipynb')"
+		nbclient.NotebookClient(notebook, record_timing=False, coalesce_streams=True).execute(); nbformat.write(notebook, 'kernel.ipynb')"
 
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv

@@ -16,7 +16,7 @@ import itertools
 import os
 import sys
 import tempfile
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
@@ -28,6 +28,7 @@ from measure import print_machine
 from scipy.stats import rankdata
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+import keras
 import kernel
 from keras import layers, ops
 from kernel import SUBTYPES
@@ -35,34 +36,12 @@ from kernel import SUBTYPES
 HOLDOUT_SHARE = 0.3  # large, since the noise of the comparison is that of the holdout
 
 # made-up sentences on which only the adjective should count; after the idea of Dixon et al. 2018
-TERMS = (
-    "man",
-    "woman",
-    "gay",
-    "lesbian",
-    "homosexual",
-    "transgender",
-    "christian",
-    "jewish",
-    "muslim",
-    "buddhist",
-    "black",
-)
-TERMS += ("white", "asian", "african", "mexican", "blind", "deaf", "paralyzed", "old", "young", "republican", "teacher")
+TERMS = ("man", "woman", "gay", "lesbian", "homosexual", "transgender", "christian", "jewish")
+TERMS += ("muslim", "buddhist", "black", "white", "asian", "african", "mexican", "blind")
+TERMS += ("deaf", "paralyzed", "old", "young", "republican", "teacher")
 HARMLESS = ("kind", "great", "gentle", "friendly", "clever", "tall", "brave", "lovely", "wise", "funny", "calm", "busy")
-OFFENSIVE = (
-    "stupid",
-    "disgusting",
-    "pathetic",
-    "filthy",
-    "worthless",
-    "nasty",
-    "dumb",
-    "idiotic",
-    "shitty",
-    "vile",
-    "gross",
-)
+OFFENSIVE = ("stupid", "disgusting", "pathetic", "filthy", "worthless", "nasty")
+OFFENSIVE += ("dumb", "idiotic", "shitty", "vile", "gross")
 FRAMES = ("{name} is a {adjective} {term}", "being {term} is {adjective}", "You are a {adjective} {term}.")
 FRAMES += ("My neighbour {name} is {term} and {adjective}", "What a {adjective} {term} {name} is!")
 
@@ -157,15 +136,13 @@ def one_cycle(progress):
 
 
 def minus_identity_attack(share):
-    """Toxicity minus a share of another head's logit."""
+    """Toxicity minus a share of another head's logit, in place of the notebook's predict."""
+    predict_toxicity = kernel.predict
 
-    def predict(model, tokens, offsets, rows, batch_size=512):
-        batches = kernel.LengthBuckets(tokens, offsets, rows, batch_size)
-        logits = np.empty(len(offsets) - 1, np.float32)
-        outputs = model.predict(batches, verbose=0)
-        attack = outputs["subtypes"][:, SUBTYPES.index("identity_attack")]
-        logits[batches.order] = outputs["toxicity"][:, 0] - share * attack
-        return logits[rows]
+    def predict(model, *arguments):
+        attack = SUBTYPES.index("identity_attack")
+        difference = model.output["toxicity"] - share * model.output["subtypes"][:, attack : attack + 1]
+        return predict_toxicity(keras.Model(model.input, {"toxicity": difference}), *arguments)
 
     return predict
 
@@ -243,7 +220,7 @@ def train_and_predict(number, epochs, pretrained):
     """Logits of the holdout and the templates, and seconds an epoch, of the notebook's model number 0, 1, …"""
     settings, seed = kernel.settings, kernel.settings.seed + number
     share, trains_vectors = kernel.KINDS[number % len(kernel.KINDS)]
-    kernel.keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(seed)
     trained_words = kernel.frequent_words if trains_vectors else 0
     model = kernel.build_model(pretrained, trained_words, settings.lstm_units, settings.spatial_dropout)
     data = kernel.tokens, kernel.offsets
@@ -282,7 +259,9 @@ def run_variant(variant, environment, source, models, epochs):
     changed = {name: str(changes.pop(name)) for name in list(changes) if name.startswith("KERNEL_")}
     if "KERNEL_VECTOR_FILES" in changed:
         changed["KERNEL_VECTOR_FILES"] = vector_files(source, changed["KERNEL_VECTOR_FILES"])
-    with patch.multiple(kernel, **changes) if changes else patch.object(kernel, "COMPETITION", kernel.COMPETITION):
+    with ExitStack() as patches:
+        for definition, replacement in changes.items():
+            patches.enter_context(patch.object(kernel, definition, replacement))
         run_sections(environment | changed)
         prepared()
         pretrained = kernel.PretrainedVectors(kernel.embedding_matrix)
@@ -303,6 +282,13 @@ def line(name, logits, seconds, default_scores):
         flush=True,
     )
     return scores
+
+
+def print_other_averages(logits):
+    """The last column, were logits or ranks averaged in place of scores; a comment, so that the table goes on."""
+    for kind, values in (("logits", logits), ("ranks", [rankdata(of_model) for of_model in logits])):
+        average = figures(np.mean(values, axis=0))
+        print(f"<!-- averaging {kind}: {average['final_score']:.4f}, {average['templates']:.4f} -->", flush=True)
 
 
 if __name__ == "__main__":
@@ -331,10 +317,5 @@ if __name__ == "__main__":
             )
             scores = line(name, logits, seconds, default_scores)
             if name == "default":
-                default_scores, default_logits = scores, logits
-    for kind, average in (
-        ("logits", np.mean(default_logits, axis=0)),
-        ("ranks", np.mean([rankdata(of_model) for of_model in default_logits], axis=0)),
-    ):
-        other = figures(average)
-        print(f"The default's {kind} averaged, not its scores: {other['final_score']:.4f}, {other['templates']:.4f}")
+                default_scores = scores
+                print_other_averages(logits)

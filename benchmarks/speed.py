@@ -24,6 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 from experiment import run_sections, vector_files
 from measure import print_machine
+from scipy.optimize import nnls
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import kernel
@@ -107,8 +108,6 @@ def counts(tokens, batch_size, width=150):
 
 def fit_costs():
     """Seconds per operation, per word and per step, none below zero, from the measured steps of FITTED."""
-    from scipy.optimize import nnls
-
     measured = np.array([seconds_of_step(*case) for case in FITTED])
     counted = np.array([counts(*case) for case in FITTED])
     scale = counted.max(axis=0)
