@@ -49,8 +49,8 @@ if __name__ == "__main__":
 
     frames = pd.DataFrame({"model": scores}), pd.DataFrame(mentioned, columns=kernel.IDENTITIES)
     start = time.perf_counter()
-    drawn = kernel.bootstrap_scores(toxic, *frames, resamples=RESAMPLES, seed=0)["model"]
-    print(f"bootstrap of {RESAMPLES} resamples: {time.perf_counter() - start:.1f} s")
+    drawn = kernel.bootstrap(toxic, *frames, RESAMPLES, seed=0)["model", "all", "final_score"]
+    print(f"bootstrap of {RESAMPLES} resamples, all figures: {time.perf_counter() - start:.1f} s")
     generator = np.random.default_rng(0)
     for resample in range(3):
         rows = generator.integers(ROWS, size=ROWS)

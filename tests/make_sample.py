@@ -1,4 +1,4 @@
-"""Write a small made-up competition: train.csv, test.csv and sample_submission.csv.
+"""Write a small made-up competition: train.csv, test.csv, sample_submission.csv, and the labels of the test comments.
 
 The tests and a first run of the notebook need data with the competition's columns and traps, but its comments cannot
 be redistributed. Every comment here is put together from the templates below, with mild insults only. The sample shows
@@ -59,6 +59,7 @@ COLUMNS = (
     *("created_date", "publication_id", "parent_id", "article_id", "rating", *REACTIONS),
     *("sexual_explicit", "identity_annotator_count", "toxicity_annotator_count"),
 )
+EXPANDED = {"target": "toxicity"}  # what is called differently in the labels of the test comments
 
 # Single words, split at blanks.
 WORDS = {
@@ -296,11 +297,16 @@ def main(folder):
     train_rows = [train_row(rng, i, comment) for i, comment in enumerate(train)]
     test_rows = [{"id": i, "comment_text": text} for i, (text, *_) in enumerate(test, FIRST_TEST_ID)]
     submission = [{"id": row["id"], "prediction": 0.0} for row in test_rows]
+    expanded = [train_row(rng, i, comment) | row for i, (comment, row) in enumerate(zip(test, test_rows, strict=True))]
+    expanded = [{EXPANDED.get(column, column): value for column, value in row.items()} for row in expanded]
 
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "train.csv", COLUMNS, train_rows)
     write_csv(folder / "test.csv", ("id", "comment_text"), test_rows)
     write_csv(folder / "sample_submission.csv", ("id", "prediction"), submission)
+    for half, name in enumerate(("public", "private")):
+        columns = [EXPANDED.get(column, column) for column in COLUMNS]
+        write_csv(folder / f"test_{name}_expanded.csv", columns, expanded[half::2])
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ COLUMNS = [  # those of the competition's train.csv
     ),
     *("sexual_explicit", "identity_annotator_count", "toxicity_annotator_count"),
 ]
-UNUSED = {*UNSCORED, *COLUMNS[32:42], "identity_annotator_count"}
+UNUSED = {*COLUMNS[32:42], "identity_annotator_count"}
 
 
 def write_csv(path, rows, columns):
@@ -151,10 +151,35 @@ def test_missing_column_is_named(tmp_path, missing):
         kernel.read_train(path)
 
 
-def test_columns_that_are_not_used_may_be_missing(tmp_path):
-    rows = [{name: value for name, value in row.items() if name not in UNUSED} for row in train_rows()]
-    columns = [name for name in reversed(COLUMNS) if name not in UNUSED]
-    assert list(kernel.read_train(write_train(tmp_path, rows, columns))["id"]) == ["a", "b", "c", "d"]
+@pytest.mark.parametrize("missing", [UNUSED, {*UNUSED, *UNSCORED}, {*UNUSED, "hindu"}])
+def test_columns_that_are_not_used_or_not_scored_may_be_missing(tmp_path, missing):
+    rows = [{name: value for name, value in row.items() if name not in missing} for row in train_rows()]
+    train = kernel.read_train(write_train(tmp_path, rows, [name for name in reversed(COLUMNS) if name not in missing]))
+    assert list(train["id"]) == ["a", "b", "c", "d"]
+    assert set(train) == set(COLUMNS) - missing
+
+
+def expanded_rows(**changes_of_second):
+    rows = [{"id": "x", "toxicity": "0.5", "male": "1"}, {"id": "y", "toxicity": "0", "male": ""} | changes_of_second]
+    return [dict.fromkeys(SCORED, "") | row for row in rows]
+
+
+def test_labels_of_test_comments_are_read(tmp_path):
+    path = write_csv(tmp_path / "test_public_expanded.csv", expanded_rows(), ["id", "toxicity", *SCORED])
+    expanded = kernel.read_expanded(path)
+    assert list(expanded["id"]) == ["x", "y"]
+    assert list(expanded["toxicity"]) == [0.5, 0]
+    assert list(expanded["male"]) == pytest.approx([1, np.nan], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "shown"), [("toxicity", "", "nan"), ("toxicity", "2", "2.0"), ("id", "x", "'x'")]
+)
+def test_wrong_labels_of_test_comments_are_named(tmp_path, column, value, shown):
+    rows = expanded_rows(**{column: value})
+    path = write_csv(tmp_path / "test_public_expanded.csv", rows, ["id", "toxicity", *SCORED])
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}: column {column}, row 2 .*{shown}"):
+        kernel.read_expanded(path)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +198,7 @@ def test_columns_that_are_not_used_may_be_missing(tmp_path):
         ("sexual_explicit", "0,5", "'0,5'"),
         ("psychiatric_or_mental_illness", "1.5", "1.5"),
         ("male", "null", "'null'"),
+        ("hindu", "1.5", "1.5"),
         ("toxicity_annotator_count", "-4", "-4"),
         ("toxicity_annotator_count", "four", "'four'"),
     ],

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.stats import pmean
+from scipy.stats import mannwhitneyu, pmean
 from sklearn.metrics import roc_auc_score
 
 # What the organisers' benchmark kernel gives for reference/edge_case_frame.csv: 400 rows with empty identities, shares
@@ -59,6 +59,8 @@ def test_organisers_small_example():
     assert kernel.subgroup_auc(*arguments) == pytest.approx(0.888888888888889, abs=1e-15)
     assert kernel.bpsn_auc(*arguments) == pytest.approx(0.888888888888889, abs=1e-15)
     assert kernel.bnsp_auc(*arguments) == 1.0
+    assert kernel.negative_aeg(*arguments) == pytest.approx(0.3888888888888889, abs=1e-15)
+    assert kernel.positive_aeg(*arguments) == pytest.approx(-0.2777777777777778, abs=1e-15)
 
 
 def test_organisers_score_of_the_reference_frame(frame):
@@ -185,6 +187,12 @@ def sklearn_auc(toxic, scores, rows):
     return roc_auc_score(toxic[rows], scores[rows]) if len(set(toxic[rows])) == 2 else np.nan
 
 
+def scipy_aeg(subgroup, background):
+    """0.5 - U(background, subgroup) / pairs, from the scores of two groups of comments of one class."""
+    pairs = len(subgroup) * len(background)
+    return 0.5 - mannwhitneyu(background, subgroup).statistic / pairs if pairs else np.nan
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @settings(deadline=None)
 @given(comments=comments())
@@ -205,6 +213,20 @@ def test_every_auc_is_scikit_learns_on_the_rows_of_its_definition(comments):
         }
         for name, rows in rows_of.items():
             expected = sklearn_auc(toxic, model, rows)
+            assert bias.loc[("model", identity), name] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@settings(deadline=None)
+@given(comments=comments())
+def test_every_equality_gap_is_scipys_mann_whitney_count(comments):
+    toxic, scores, mentioned = comments
+    bias, _ = tables(*comments)
+    model = scores["model"].to_numpy()
+    for identity in mentioned:
+        subgroup = mentioned[identity].to_numpy()
+        for name, rows in (("positive_aeg", toxic), ("negative_aeg", ~toxic)):
+            expected = scipy_aeg(model[rows & subgroup], model[rows & ~subgroup])
             assert bias.loc[("model", identity), name] == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
@@ -260,15 +282,22 @@ def sklearn_final_score(toxic, scores, mentioned):
     return np.mean([sklearn_auc(toxic, scores, everywhere), *np.mean(aucs**-5.0, axis=0) ** (-1 / 5)])
 
 
-def test_bootstrap_scores_are_scikit_learns_on_rows_drawn_with_replacement(frame):
+def test_bootstrap_figures_are_those_of_rows_drawn_with_replacement(frame):
     toxic, mentioned = (frame["target"] >= 0.5).to_numpy(), frame[[*BIAS]] >= 0.5
+    mentioned["other"] = frame["p"].round(3).mod(0.004) < 0.002  # an identity that is not part of the score
     scores = pd.DataFrame({"model": frame["p"], "worse": frame["p"].round(1)})
-    drawn = kernel.bootstrap_scores(toxic, scores, mentioned, resamples=20, seed=3)
+    drawn = kernel.bootstrap(toxic, scores, mentioned, resamples=20, seed=3)
     generator = np.random.default_rng(3)
     for resample in range(20):
         rows = generator.integers(len(toxic), size=len(toxic))  # the same rows for both models
+        of_rows, other = toxic[rows], mentioned["other"].to_numpy()[rows]
         for model in scores:
-            values = scores[model].to_numpy()[rows]
-            expected = sklearn_final_score(toxic[rows], values, mentioned.iloc[rows])
-            assert drawn.loc[resample, model] == pytest.approx(expected, abs=1e-12)
-    assert drawn["model"].nunique() == 20
+            values, figures = scores[model].to_numpy()[rows], drawn.loc[resample, model]
+            score = sklearn_final_score(of_rows, values, mentioned.iloc[rows][[*BIAS]])
+            assert figures["all", "final_score"] == pytest.approx(score, abs=1e-12)
+            assert figures["all", "overall_auc"] == pytest.approx(roc_auc_score(of_rows, values), abs=1e-12)
+            bpsn = sklearn_auc(of_rows, values, other != of_rows)
+            assert figures["other", "bpsn_auc"] == pytest.approx(bpsn, abs=1e-12)
+            gap = scipy_aeg(values[~of_rows & other], values[~of_rows & ~other])
+            assert figures["other", "negative_aeg"] == pytest.approx(gap, abs=1e-12)
+    assert drawn["model", "all", "final_score"].nunique() == 20

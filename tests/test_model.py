@@ -255,3 +255,16 @@ def test_loss_of_toxicity_is_lower_where_a_harmless_comment_with_an_identity_is_
         return np.mean(ops.convert_to_numpy(of_pairs))
 
     assert loss(1.0, -1.0) < loss(0.0, 0.0) < loss(-1.0, 1.0)
+
+
+def test_the_organisers_network_pads_to_one_length_and_knows_the_frequent_words_only(monkeypatch):
+    monkeypatch.setattr(kernel, "CNN_WORDS", 6)
+    cnn = kernel.build_cnn(word_vectors_of(make_model()).pretrained)
+    shapes = [tuple(layer.kernel.shape) for layer in cnn.layers if isinstance(layer, keras.layers.Conv1D)]
+    assert shapes == [(2, WIDTH, 128), (3, 128, 128), (4, 128, 128)]
+    rows = comments()
+    scores = cnn(batch(rows))["toxicity"]
+    assert scores.shape == (8, 1)
+    assert close(scores, cnn(batch(rows, padding=400))["toxicity"])
+    assert close(scores, cnn(np.where(batch(rows) > 7, kernel.UNKNOWN, batch(rows)))["toxicity"])
+    assert not close(scores, cnn(np.where(batch(rows) > 6, kernel.UNKNOWN, batch(rows)))["toxicity"])

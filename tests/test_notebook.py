@@ -69,7 +69,7 @@ def lines_of_code(cell):
 
 
 def test_the_notebook_can_be_read_in_one_sitting():
-    assert sum(lines_of_code(cell.values[0]) for cell in CODE_CELLS) <= 900
+    assert sum(lines_of_code(cell.values[0]) for cell in CODE_CELLS) <= 1150
 
 
 def test_stored_outputs_are_those_of_one_run_from_top_to_bottom():
@@ -86,6 +86,8 @@ def test_stored_outputs_hold_no_warning_no_path_and_no_time():
 
 
 def test_stored_outputs_show_pictures_and_end_with_the_final_score():
-    assert sum("image/png" in output.get("data", {}) for output in outputs()) >= 2
-    last = "".join(text for output in CODE_CELLS[-1].values[0]["outputs"] for text in output.get("text", []))
-    assert re.search(r"Final score on the holdout: 0\.\d{4}\n", last)
+    assert sum("image/png" in output.get("data", {}) for output in outputs()) >= 6
+    texts = [
+        text for cell in CODE_CELLS[-3:] for output in cell.values[0]["outputs"] for text in output.get("text", "")
+    ]
+    assert re.search(r"Final score on the holdout: 0\.\d{4}\n", "".join(texts))

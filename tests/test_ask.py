@@ -1,0 +1,69 @@
+"""Section 13, Ask it: saved models score new text as they did before."""
+
+import kernel
+import numpy as np
+import pytest
+from scipy.special import expit
+
+VOCABULARY = ["the", "cat", "idiot", "!", "do", "n't"]
+SETTINGS = kernel.Settings(lstm_units=4, max_tokens=6)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Pretrained vectors and two models on them, one of which trains vectors of three words."""
+    kernel.keras.utils.set_random_seed(0)
+    generator = np.random.default_rng(0)
+    pretrained = kernel.PretrainedVectors(generator.normal(size=(len(VOCABULARY) + 2, 5)).astype(np.float32))
+    models = [kernel.build_model(pretrained, trained_words, 4, spatial_dropout=0.3) for trained_words in (0, 3)]
+    for model in models:
+        for weight in model.trainable_weights:
+            weight.assign(weight + generator.normal(size=weight.shape, scale=0.1))
+    return pretrained, models
+
+
+@pytest.fixture(scope="module")
+def folder(trained, tmp_path_factory):
+    pretrained, models = trained
+    folder = tmp_path_factory.mktemp("models")
+    saved = [
+        (words, [weight.numpy() for weight in model.trainable_weights])
+        for words, model in zip((0, 3), models, strict=True)
+    ]
+    kernel.save_models(folder, saved, pretrained, VOCABULARY, SETTINGS)
+    return folder
+
+
+def test_loaded_models_score_as_the_saved_ones(trained, folder):
+    _, models = trained
+    comments = {
+        "the cat don't": [2, 3, 6, 7],
+        "idiot!": [4, 5],
+        "the unheard cat": [2, 1, 3],
+        "": [1],
+        "the the the the the the cat": [2, 2, 2, 3],  # repeats are shortened
+        "the cat idiot ! the idiot ! cat": [2, 3, 4, 5, 2, 3],  # six tokens: five of the head, one of the tail
+    }
+    scores = kernel.load_models(folder)([*comments])
+    for tokens, score in zip(comments.values(), scores, strict=True):
+        logits = [model(np.array([tokens], np.int32))["toxicity"].numpy().item() for model in models]
+        assert score == pytest.approx(expit(logits).mean(), abs=1e-6)
+
+
+def test_words_that_were_never_seen_are_all_unknown(folder):
+    score = kernel.load_models(folder)
+    assert score(["the zebra"]) == pytest.approx(score(["the giraffe"]), abs=1e-7)
+    assert abs(score(["the zebra"]) - score(["the cat"])) > 1e-4
+
+
+def test_a_score_does_not_depend_on_the_other_comments(folder):
+    score = kernel.load_models(folder)
+    comments = [" ".join(["the cat !"] * (1 + number % 5)) for number in range(40)]
+    assert score(comments) == pytest.approx([score([comment])[0] for comment in comments], abs=1e-6)
+
+
+def test_nothing_that_is_saved_is_pickled(folder):
+    assert sorted(path.name for path in folder.iterdir()) == ["embedding_matrix.npy", "models.json", "weights.npz"]
+    assert np.load(folder / "embedding_matrix.npy", allow_pickle=False).dtype == np.float32
+    with np.load(folder / "weights.npz", allow_pickle=False) as weights:
+        assert {weights[name].dtype for name in weights} == {np.dtype(np.float32)}
