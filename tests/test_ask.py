@@ -50,6 +50,14 @@ def test_loaded_models_score_as_the_saved_ones(trained, folder):
         assert score == pytest.approx(expit(logits).mean(), abs=1e-6)
 
 
+def test_what_is_no_list_of_comments(folder):
+    score = kernel.load_models(folder)
+    assert score([]).shape == (0,)
+    assert score([""]).shape == (1,)
+    with pytest.raises(TypeError, match="list of comments"):
+        score("a single text")
+
+
 def test_words_that_were_never_seen_are_all_unknown(folder):
     score = kernel.load_models(folder)
     assert score(["the zebra"]) == pytest.approx(score(["the giraffe"]), abs=1e-7)

@@ -38,6 +38,7 @@ def test_predictions_of_another_model_come_in_the_order_asked_for(tmp_path):
         ([("a", 0.1)], "no prediction for 1 of the 2 held-out comments, such as id b"),
         ([("a", 0.1), ("b", np.nan)], "no prediction for 1 of the 2"),
         ([("a", 0.1), ("b", 0.2), ("a", 0.3)], "column id, row 3"),
+        ([("a", np.inf), ("b", 0.2)], "column prediction, row 1 .*inf is not finite"),
         ([("a", "high"), ("b", 0.2)], "column prediction, row 1 .*'high' is not a number"),
     ],
 )
@@ -74,13 +75,15 @@ def test_only_a_real_gap_is_more_than_chance():
     black, white = mentioned["black"].to_numpy(), mentioned["white"].to_numpy()
     scores["LSTM"] += 0.3 * (black & ~toxic) - 0.3 * (white & toxic)
     drawn = kernel.bootstrap(toxic, scores, mentioned, resamples=50, seed=1)["LSTM"].drop(columns="all", level=0)
-    sentence = kernel.more_than_chance(drawn[["black", "white"]])
-    assert "harmless ones that mention black above the others" in sentence
-    assert "toxic ones that mention white below the others" in sentence
-    assert "toxic ones that mention black" not in sentence.replace("harmless", "")
+    sentence = kernel.more_than_chance(drawn, ["black", "white"])
+    assert "harmless comments that mention black above the others" in sentence
+    assert "toxic comments that mention white below the others" in sentence
+    assert "toxic comments that mention black" not in sentence
+    assert "white" not in kernel.more_than_chance(drawn, ["black"])
+    assert kernel.more_than_chance(drawn, []) == "No identity has enough comments to be judged."
     even = drawn.xs("negative_aeg", axis=1, level=1, drop_level=False) * 0
     even = pd.concat([even, even.rename(columns={"negative_aeg": "positive_aeg"})], axis=1)
-    assert "no comments of an identity unlike the others" in kernel.more_than_chance(even)
+    assert "none unlike the others" in kernel.more_than_chance(even, ["black", "white"])
 
 
 def test_false_positive_rates_are_shares_above_one_threshold():

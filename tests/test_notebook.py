@@ -52,10 +52,10 @@ def test_only_kaggles_own_packages_are_imported():
     assert imported <= PACKAGES | sys.stdlib_module_names
 
 
-def test_public_functions_have_docstrings():
+def test_classes_and_functions_of_more_than_a_few_lines_have_docstrings():
     for cell in CODE_CELLS:
         for node in tree(cell.values[0]).body:
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef) or isinstance(node, ast.FunctionDef) and len(node.body) > 2:
                 assert ast.get_docstring(node), node.name
 
 
@@ -69,7 +69,7 @@ def lines_of_code(cell):
 
 
 def test_the_notebook_can_be_read_in_one_sitting():
-    assert sum(lines_of_code(cell.values[0]) for cell in CODE_CELLS) <= 1150
+    assert sum(lines_of_code(cell.values[0]) for cell in CODE_CELLS) <= 1170
 
 
 def test_stored_outputs_are_those_of_one_run_from_top_to_bottom():

@@ -24,8 +24,19 @@ def train():
 
 def test_regenerating_the_sample_gives_the_same_bytes(tmp_path):
     subprocess.run([sys.executable, FOLDER / "make_sample.py", tmp_path], check=True)
-    for name in kernel.COMPETITION_FILES:
+    names = [path.name for path in (FOLDER / "sample").iterdir()]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    for name in names:
         assert (tmp_path / name).read_bytes() == (FOLDER / "sample" / name).read_bytes()
+
+
+def test_each_test_comment_has_labels_in_one_of_two_files():
+    test = pd.read_csv(FOLDER / "sample" / "test.csv", keep_default_na=False)
+    halves = [pd.read_csv(FOLDER / "sample" / f"test_{name}_expanded.csv") for name in ("public", "private")]
+    assert sorted(pd.concat(halves)["id"]) == sorted(test["id"])
+    for half in halves:
+        assert {"toxicity", *kernel.IDENTITIES, *kernel.OTHER_IDENTITIES} <= set(half)
+        assert 0.1 < (half["toxicity"] >= 0.5).mean() < 0.4
 
 
 def test_columns_are_the_competitions_in_order(train):

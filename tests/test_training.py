@@ -310,6 +310,7 @@ def test_a_model_helps_if_the_score_of_the_average_is_no_lower():
     assert not kernel.helps(-10 * logits, [logits], figures_of)
     assert kernel.helps(10 * logits, [-logits], figures_of)
     assert not kernel.helps(-10 * logits, [logits, logits], figures_of)
+    assert kernel.helps(logits, [logits], lambda average: {"final_score": np.nan})  # nothing speaks against it
 
 
 def test_figures_of_the_holdout():
@@ -319,6 +320,8 @@ def test_figures_of_the_holdout():
     figures = kernel.holdout_figures(logits, toxic, mentioned)
     assert figures["overall_auc"] == pytest.approx(roc_auc_score(toxic, logits), abs=1e-12)
     assert figures["final_score"] == kernel.final_score(toxic, kernel.dense_ranks(logits), mentioned)
+    logits[3] = np.nan  # training diverged
+    assert np.isnan([*kernel.holdout_figures(logits, toxic, mentioned).values()]).all()
 
 
 def test_scores_are_averaged():
