@@ -106,16 +106,11 @@ class TokenDropout(kernel.WordVectors):
         return self.hide(super().call(tokens))
 
 
-class SecondIsGRU(kernel.BidirectionalLSTM):
-    """An LSTM as the first of two, a GRU as the second."""
+class SecondIsLSTM(kernel.Bidirectional):
+    """Two LSTMs, one on top of the other."""
 
-    count = itertools.count()
-
-    def __init__(self, units):
-        super().__init__(units)
-        if next(self.count) % 2:
-            self.forward = layers.GRU(units, return_sequences=True)
-            self.backward = layers.GRU(units, return_sequences=True)
+    def __init__(self, recurrent, units):
+        super().__init__(layers.LSTM, units)
 
 
 class MaxMeanAndAttention(kernel.MaxAndMean):
@@ -170,17 +165,18 @@ VARIANTS = {
     "vectors: public ones only": {"KERNEL_VECTOR_FILES": "public"},
     "vectors: own ones only": {"KERNEL_VECTOR_FILES": "own"},
     "words: 5 % hidden": {"WordVectors": TokenDropout},
-    "batch: 128": {"KERNEL_BATCH_SIZE": 128},
+    "batch: 64": {"KERNEL_BATCH_SIZE": 64},
+    "batch: 256": {"KERNEL_BATCH_SIZE": 256},
     "batch: 512": {"KERNEL_BATCH_SIZE": 512},
-    "batch: 512, rate 4e-3": {"KERNEL_BATCH_SIZE": 512, "KERNEL_LEARNING_RATE": 4e-3},
     "rate: 1e-3": {"KERNEL_LEARNING_RATE": 1e-3},
-    "rate: 4e-3": {"KERNEL_LEARNING_RATE": 4e-3},
+    "rate: 2e-3": {"KERNEL_LEARNING_RATE": 2e-3},
+    "rate: 8e-3": {"KERNEL_LEARNING_RATE": 8e-3},
     "rate: one-cycle": {"rate_factor": one_cycle},
     "average: none": {"averaged_steps": lambda steps: 1.01},
     "average: half an epoch": {"averaged_steps": lambda steps: steps / 2},
     "dropout: 0.2": {"KERNEL_SPATIAL_DROPOUT": 0.2},
     "dropout: 0.45": {"KERNEL_SPATIAL_DROPOUT": 0.45},
-    "network: second is GRU": {"BidirectionalLSTM": SecondIsGRU},
+    "network: second is LSTM": {"Bidirectional": SecondIsLSTM},
     "network: attention": {"MaxAndMean": MaxMeanAndAttention},
     "network: 64 units": {"KERNEL_LSTM_UNITS": 64},
     "network: 96 units": {"KERNEL_LSTM_UNITS": 96},

@@ -99,10 +99,10 @@ def seconds_of_step(tokens, batch_size, width=150, words=1_000):
 
 def counts(tokens, batch_size, width=150):
     """What a training step does: operations of matrix products, words read one after the other, steps (1)."""
-    gates = 4 * UNITS
-    lstms = 2 * (width + kernel.TRAINED_WIDTH + UNITS) * gates + 2 * (2 * UNITS + UNITS) * gates  # two directions each
+    lstm = 2 * (width + kernel.TRAINED_WIDTH + UNITS) * 4 * UNITS  # two directions; inputs and state to four gates
+    gru = 2 * (2 * UNITS + UNITS) * 3 * UNITS  # to three
     dense = 2 * (4 * UNITS) ** 2 + 4 * UNITS * sum(kernel.HEADS.values())
-    flops = 2 * 3 * batch_size * (tokens * lstms + dense)  # a product and a sum; forward once, backward twice
+    flops = 2 * 3 * batch_size * (tokens * (lstm + gru) + dense)  # a product and a sum; forward once, backward twice
     return np.array([flops, 4 * tokens, 1])
 
 

@@ -79,9 +79,9 @@ def test_batches_are_almost_equal_in_size(rows, batch_size):
 
 
 @pytest.mark.parametrize(
-    "rows, batch_size", [(1, 32), (6_400, 32), (12_799, 32), (12_800, 64), (100_000, 256), (102_400, 512), (10**7, 512)]
+    "rows, batch_size", [(1, 32), (9_600, 32), (19_199, 32), (19_200, 64), (57_000, 128), (153_600, 512), (10**7, 512)]
 )
-def test_batch_size_gives_an_epoch_200_steps_and_more(rows, batch_size):
+def test_batch_size_gives_an_epoch_300_steps_and_more(rows, batch_size):
     assert kernel.batch_size_for(rows) == batch_size
 
 

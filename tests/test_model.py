@@ -97,12 +97,13 @@ def test_reversal():
     assert np.array_equal(kernel.reverse(reversed_values, places), values)
 
 
-def test_backward_lstm_reads_from_the_last_word():
+@pytest.mark.parametrize("recurrent", [keras.layers.LSTM, keras.layers.GRU])
+def test_backward_layer_reads_from_the_last_word(recurrent):
     keras.utils.set_random_seed(0)
     rows = comments(4)
     tokens = batch(rows)
     values = np.random.default_rng(0).normal(size=(*tokens.shape, 3)).astype(np.float32)
-    layer = kernel.BidirectionalLSTM(UNITS)
+    layer = kernel.Bidirectional(recurrent, UNITS)
     both = ops.convert_to_numpy(layer(values, kernel.ReversedPlaces()(tokens)))
     for row, words in enumerate(rows):
         own = values[row : row + 1, : len(words)]
