@@ -70,8 +70,9 @@ def pack_lines(path, chunk, width):
     for line_number, line in chunk:
         if line_number == 1 and kernel.is_header(line.split()):
             continue
-        word, text = kernel.split_line(line)
-        vector = kernel.parse_vector(path, line_number, word, text, width)
+        word, _, text = line.partition(b" ")
+        word = word.decode(errors="replace").strip()
+        vector = kernel.parse_vector(path, line_number, word, text.strip(), width)
         if vector is None:
             continue
         with np.errstate(over="ignore"):
