@@ -55,7 +55,7 @@ if __name__ == "__main__":
         start = time.perf_counter()
         for index in range(len(buckets)):
             buckets[index]
-        buckets.on_epoch_end()
+        buckets.draw()
         print(f"batches of {batch_size}: {ROWS / (time.perf_counter() - start):,.0f} rows/s from LengthBuckets alone")
 
     matrix = np.random.default_rng(0).normal(0, 0.4, (len(words) + 2, WIDTH)).astype(np.float32)

@@ -53,7 +53,7 @@ def check_epochs(batches, lengths, batch_size, rows):
             seen += batch_rows
         assert sorted(seen) == sorted(rows)
         assert seen == batches.order.tolist()
-        batches.on_epoch_end()
+        batches.draw()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -65,7 +65,7 @@ def test_first_two_batches_differ_in_length(seed, lengths, batch_size):
     for _ in range(2):
         longest = [batches[index][0].shape[1] for index in range(len(batches))]
         assert len(set(longest)) == 1 or longest[0] != longest[1]
-        batches.on_epoch_end()
+        batches.draw()
 
 
 @settings(max_examples=100, deadline=None)
@@ -104,7 +104,7 @@ def test_seed_decides_the_order():
     def two_epochs(seed):
         batches = buckets(lengths_like_comments(500), 16, seed)
         first = batches.order.tolist()
-        batches.on_epoch_end()
+        batches.draw()
         return first, batches.order.tolist()
 
     first, second = two_epochs(1)
