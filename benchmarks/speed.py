@@ -2,8 +2,9 @@
 
 FOLDER: comments in the competition's layout with word vectors (.vec, .txt) beside them.
 
-First, rows a second in batches of similar length, and of the same network and rows padded to 220, in turn. Then rows a
-second at three lengths, measured and as counting the operations predicts them. What the count assumes:
+First, rows a second in batches of similar length, and of the same network and rows padded to 220, in turn. Then seconds
+of an epoch as the notebook gives its batches to Keras, and as Keras would read them itself. Then rows a second at
+three lengths, measured and as counting the operations predicts them. What the count assumes:
 
 - a step takes seconds_per_flop for each operation of the matrix products, seconds_per_word for each word that
   an LSTM reads one after the other, however many comments there are, and seconds_per_step;
@@ -19,6 +20,7 @@ import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
@@ -32,6 +34,7 @@ import kernel
 UNITS = kernel.Settings().lstm_units
 MAX_TOKENS = kernel.Settings().max_tokens
 ROWS, TURNS = 2_048, 2  # trained on in similar-length and in padded batches
+TUNED_ROWS = 6_144  # in an epoch of some seconds: the tuner's sleep doubles each time
 FITTED = [(8, 256), (48, 64), (48, 512), (160, 256)]  # tokens, batch size
 PREDICTED = [(32, 256), (64, 256), (128, 256)]
 STEPS = 6  # measured at each
@@ -71,18 +74,29 @@ def seconds_of_epochs(model, batches, epochs):
     return training.epoch_seconds[1:]
 
 
-def compare_padding(folder):
+def seconds_on_comments(pretrained, number_of_rows, kind=kernel.LengthBuckets):
+    """Seconds of the second epoch on so many of the comments, in batches of a kind."""
+    rows = kernel.fit_rows[:: len(kernel.fit_rows) // number_of_rows][:number_of_rows]
+    model = kernel.build_model(pretrained, kernel.frequent_words, UNITS, kernel.settings.spatial_dropout)
+    data = kernel.tokens, kernel.offsets, rows, kernel.batch_size, kernel.labels, kernel.weights
+    return seconds_of_epochs(model, kind(*data, seed=1), 2)[0]
+
+
+def compare_padding(pretrained):
     """Rows a second of similar-length and of padded batches: two floats."""
-    run_sections({"KERNEL_INPUT_DIR": str(folder), "KERNEL_VECTOR_FILES": vector_files(folder)})
-    rows = kernel.fit_rows[:: len(kernel.fit_rows) // ROWS][:ROWS]
-    pretrained = kernel.PretrainedVectors(kernel.embedding_matrix)
-    seconds = {}
+    kinds = kernel.LengthBuckets, Padded
+    seconds = [[seconds_on_comments(pretrained, ROWS, kind) for kind in kinds] for _ in range(TURNS)]
+    return ROWS / np.mean(seconds, axis=0)
+
+
+def compare_tuner(pretrained):
+    """Seconds of an epoch without the tuner of tf.data, and with it: two floats."""
+    seconds = []
     for _ in range(TURNS):
-        for kind in (kernel.LengthBuckets, Padded):
-            model = kernel.build_model(pretrained, kernel.frequent_words, UNITS, kernel.settings.spatial_dropout)
-            data = kernel.tokens, kernel.offsets, rows, kernel.batch_size, kernel.labels, kernel.weights
-            seconds.setdefault(kind, []).extend(seconds_of_epochs(model, kind(*data, seed=1), 2))
-    return [len(rows) / np.mean(seconds[kind]) for kind in (kernel.LengthBuckets, Padded)]
+        without = seconds_on_comments(pretrained, TUNED_ROWS)
+        with patch.object(kernel, "without_tuner", lambda batches: batches):
+            seconds.append((without, seconds_on_comments(pretrained, TUNED_ROWS)))
+    return np.mean(seconds, axis=0)
 
 
 def seconds_of_step(tokens, batch_size, width=150, words=1_000):
@@ -127,9 +141,14 @@ def print_competition(machine, costs, hours):
 
 if __name__ == "__main__":
     print_machine("keras", "tensorflow")
-    buckets, padded = compare_padding(Path(sys.argv[1]))
+    folder = Path(sys.argv[1])
+    run_sections({"KERNEL_INPUT_DIR": str(folder), "KERNEL_VECTOR_FILES": vector_files(folder)})
+    pretrained = kernel.PretrainedVectors(kernel.embedding_matrix)
+    buckets, padded = compare_padding(pretrained)
     print(f"similar lengths {buckets:.0f} rows/s, all padded to {MAX_TOKENS} {padded:.0f} rows/s: ", end="")
     print(f"{buckets / padded:.1f} times as fast")
+    without, tuned = compare_tuner(pretrained)
+    print(f"an epoch of {TUNED_ROWS:,} rows: {without:.1f} s; with the tuner of tf.data {tuned:.1f} s")
 
     costs = fit_costs()
     print(f"fitted: {1e-9 / costs[0]:.0f} Gflop/s, {costs[1] * 1e6:.0f} us a word, {costs[2] * 1e3:.1f} ms a step")
