@@ -1,4 +1,4 @@
-"""What a change of the model is worth: python benchmarks/experiment.py FOLDER [VARIANT …] [--models 5] [--epochs 4]
+"""What a change of the model is worth: python benchmarks/experiment.py FOLDER [VARIANT …] [--models 3] [--epochs 4]
 
 Trains variants of the notebook's own model on the comments in FOLDER (the competition's layout, word vectors beside
 them: .vec, .txt) and compares each with the default on the same split, for the same number of models, their seeds and
@@ -291,7 +291,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("variants", nargs="*", default=list(VARIANTS), metavar="VARIANT")
-    parser.add_argument("--models", type=int, default=5)
+    parser.add_argument("--models", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=4)
     arguments = parser.parse_args()
 
