@@ -38,9 +38,8 @@ class TimedBuckets(kernel.LengthBuckets):
 
 
 def make_labels(rows):
-    labels = {"toxicity": np.zeros((rows, 2), np.float32)}
-    labels |= {"subtypes": np.zeros((rows, 6), np.float32), "identities": np.full((rows, 9), np.nan, np.float32)}
-    return labels, {name: np.ones(rows, np.float32) for name in labels}
+    labels = {"toxicity": np.zeros((rows, 2), np.float32), "subtypes": np.zeros((rows, 6), np.float32)}
+    return labels, np.ones(rows, np.float32)
 
 
 if __name__ == "__main__":
@@ -49,9 +48,12 @@ if __name__ == "__main__":
     numbers, offsets, words = kernel.tokenize(comments, max_tokens=220)
     tokens, offsets = kernel.fill_empty(numbers + 2, offsets)
     labels, weights = make_labels(ROWS)
+    kernel.IDENTITY_TERMS = [" ".join(words[100:200])]  # the made-up comments have no real ones
+    identity_terms = kernel.number_identity_terms(words)
 
     for batch_size in (256, 512):
-        buckets = kernel.LengthBuckets(tokens, offsets, np.arange(ROWS), batch_size, labels, weights, seed=1)
+        rows = np.arange(ROWS)
+        buckets = kernel.LengthBuckets(tokens, offsets, rows, batch_size, labels, weights, 1, identity_terms)
         start = time.perf_counter()
         for index in range(len(buckets)):
             buckets[index]
@@ -61,7 +63,7 @@ if __name__ == "__main__":
     matrix = np.random.default_rng(0).normal(0, 0.4, (len(words) + 2, WIDTH)).astype(np.float32)
     pretrained = kernel.PretrainedVectors(matrix)
     model = kernel.build_model(pretrained, len(words), lstm_units=128, spatial_dropout=0.3)
-    buckets = TimedBuckets(tokens, offsets, np.arange(TRAINED_ROWS), 256, labels, weights, seed=1)
+    buckets = TimedBuckets(tokens, offsets, np.arange(TRAINED_ROWS), 256, labels, weights, 1, identity_terms)
     training = kernel.Training(EPOCHS * len(buckets), float("inf"), 1e-3, lambda model: {})
     kernel.train_model(model, buckets, training)
     epoch_seconds, making = training.epoch_seconds[-1], buckets.seconds / EPOCHS

@@ -1,14 +1,15 @@
-"""What a change of the model is worth: python benchmarks/experiment.py FOLDER [VARIANT …] [--models 3] [--epochs 4]
+"""What a change of the model is worth: python benchmarks/experiment.py FOLDER [VARIANT …] [--models 2] [--epochs 5]
 
 Trains variants of the notebook's own model on the comments in FOLDER (the competition's layout, word vectors beside
 them: .vec, .txt) and compares each with the default on the same split, for the same number of models, their seeds and
-epochs (of the longest models). Without names it trains all variants. A variant replaces definitions of the notebook, or
-settings, and leaves all else as it is.
+epochs. Without names it trains all variants. A variant replaces definitions of the notebook, or settings, and leaves
+all else as it is.
 
-Columns: final score on the holdout, mean and standard deviation over models; overall AUC; lowest bias AUC of the nine
-identities; lowest bias AUC of the terms in made-up sentences that differ in one adjective and the term ("templates");
-seconds an epoch; difference of the final score to the default's with its standard error; final score and lowest AUC on
-the templates when the models' scores are averaged.
+Columns: final score on the holdout, mean and standard deviation over models (every other one has trained vectors, so
+it is not all noise); overall AUC; lowest bias AUC of the nine identities; lowest bias AUC of the terms in made-up
+sentences that differ in one adjective and the term ("templates"; all terms but four are among those that training
+swaps); seconds an epoch; difference of the final score to the default's with its standard error; final score and
+lowest AUC on the templates when the models' scores are averaged.
 """
 
 import argparse
@@ -33,6 +34,7 @@ import kernel
 from keras import layers, ops
 from kernel import SUBTYPES
 
+swap_in_all, rater_weights = kernel.swap_identity_terms, kernel.sample_weights  # the notebook's, which variants replace
 HOLDOUT_SHARE = 0.3  # large, since the noise of the comparison is that of the holdout
 
 # made-up sentences on which only the adjective should count; after the idea of Dixon et al. 2018
@@ -58,21 +60,46 @@ def templates():
     return frame.assign(id=[f"template{row}" for row in range(len(frame))])
 
 
-def no_weights(toxic, mentioned, raters):
-    return np.ones(len(toxic), np.float32)
+def no_weights(raters):
+    return np.ones(len(raters), np.float32)
 
 
-def weights_of_2019(toxic, mentioned, raters):
+def weights_of_2019(raters):
     """1 + identities + toxic · identities not mentioned + 5 · harmless · identities: the kernel "Simple LSTM"."""
+    toxic, mentioned = kernel.toxic, kernel.mentioned.to_numpy()
     mentions = mentioned.sum(axis=1)
-    weights = 1 + mentions + toxic * (mentioned.shape[1] - mentions) + 5 * ~toxic * mentions
-    return (weights / weights.mean()).astype(np.float32)
+    return mean_one(1 + mentions + toxic * (mentioned.shape[1] - mentions) + 5 * ~toxic * mentions)
 
 
-def weights_by_parts(toxic, mentioned, raters):
-    """1 + any identity + in a BPSN set: the number of the metric's parts that rank the row, classes not balanced."""
+def weights_by_parts(raters):
+    """1 + any identity + in a BPSN set: the number of the metric's parts that rank the row."""
+    toxic, mentioned = kernel.toxic, kernel.mentioned.to_numpy()
     any_mentioned = mentioned.any(axis=1)
-    weights = (1 + any_mentioned + (any_mentioned != toxic)) * np.log(2 + np.nan_to_num(raters, nan=1))
+    return mean_one((1 + any_mentioned + (any_mentioned != toxic)) * rater_weights(raters))
+
+
+def balanced_weights(raters):
+    """In each set of rows that the metric ranks both classes weigh the same; no row over 20 times the mean."""
+    toxic, mentioned = kernel.toxic, kernel.mentioned.to_numpy()
+    weights = class_shares(toxic, np.ones(len(toxic), bool))
+    for column in mentioned.T:
+        for rows in (column, column != toxic, column == toxic):  # subgroup, BPSN, BNSP
+            weights += class_shares(toxic, rows) / mentioned.shape[1]
+    weights *= rater_weights(raters)
+    return mean_one(np.minimum(weights, 20 * weights.mean()))
+
+
+def half_balanced_weights(raters):
+    return (1 + balanced_weights(raters)) / 2
+
+
+def class_shares(toxic, rows):
+    """1 / (rows of the same class) for each row of a set, 0 elsewhere. toxic, rows: bool (rows,)."""
+    sizes = np.where(toxic, np.count_nonzero(rows & toxic), np.count_nonzero(rows & ~toxic))
+    return rows / np.maximum(sizes, 1)
+
+
+def mean_one(weights):
     return (weights / weights.mean()).astype(np.float32)
 
 
@@ -82,28 +109,15 @@ def hard_target():
 
 def subtypes_feed_toxicity(hidden):
     """The subtype logits are read by the toxicity head."""
-    logits = {name: layers.Dense(kernel.HEADS[name], name=name)(hidden) for name in ("subtypes", "identities")}
-    both = layers.concatenate([hidden, logits["subtypes"]])
-    return {"toxicity": layers.Dense(1, name="toxicity")(both), **logits}
+    subtypes = layers.Dense(kernel.HEADS["subtypes"], name="subtypes")(hidden)
+    both = layers.concatenate([hidden, subtypes])
+    return {"toxicity": layers.Dense(1, name="toxicity")(both), "subtypes": subtypes}
 
 
-class WholeWordsDropped(kernel.WordVectors):
-    """Half of the words lose their whole trained vector in training, not half of its numbers."""
-
-    def __init__(self, pretrained, trained_words):
-        super().__init__(pretrained, trained_words)
-        self.dropout = layers.Dropout(0.5, noise_shape=(None, None, 1))
-
-
-class TokenDropout(kernel.WordVectors):
-    """A twentieth of the words is hidden in training."""
-
-    def __init__(self, pretrained, trained_words):
-        super().__init__(pretrained, trained_words)
-        self.hide = layers.Dropout(0.05, noise_shape=(None, None, 1))
-
-    def call(self, tokens):
-        return self.hide(super().call(tokens))
+def swap_in_half(tokens, identity_terms, generator):
+    """Identity terms are swapped in half of the comments, each time in others."""
+    swapped = swap_in_all(tokens, identity_terms, generator)
+    return np.where(generator.random(len(tokens))[:, None] < 0.5, swapped, tokens)
 
 
 class SecondIsLSTM(kernel.Bidirectional):
@@ -142,8 +156,8 @@ def minus_identity_attack(share):
     return predict
 
 
-def loss_weights(**changed):
-    return {"LOSS_WEIGHTS": kernel.LOSS_WEIGHTS | changed}
+def subtypes_weigh(weight):
+    return {"LOSS_WEIGHTS": kernel.LOSS_WEIGHTS | {"subtypes": weight}}
 
 
 # name: settings (KERNEL_…), definitions of the notebook, and what to do once the labels are there
@@ -152,19 +166,19 @@ VARIANTS = {
     "weights: none": {"sample_weights": no_weights},
     "weights: 2019 formula": {"sample_weights": weights_of_2019},
     "weights: by parts": {"sample_weights": weights_by_parts},
+    "weights: classes balanced": {"sample_weights": balanced_weights},
+    "weights: classes half balanced": {"sample_weights": half_balanced_weights},
     "target: hard": {"prepared": hard_target},
-    "heads: toxicity only": loss_weights(subtypes=0.0, identities=0.0),
-    "heads: no identities": loss_weights(identities=0.0),
-    "heads: twice the weight": loss_weights(subtypes=1.0, identities=0.5),
+    "heads: toxicity only": subtypes_weigh(0.0),
+    "heads: twice the weight": subtypes_weigh(1.0),
     "heads: subtypes feed toxicity": {"heads": subtypes_feed_toxicity},
     "heads: minus 0.05 identity_attack": {"predict": minus_identity_attack(0.05)},
-    "models: all long": {"KINDS": [(1.0, False), (1.0, True)]},
-    "models: all long, none trains vectors": {"KINDS": [(1.0, False)]},
-    "models: all long, all train vectors": {"KINDS": [(1.0, True)]},
-    "vectors: whole words dropped": {"WordVectors": WholeWordsDropped},
+    "identities: not swapped": {"IDENTITY_TERMS": []},
+    "identities: swapped in half": {"swap_identity_terms": swap_in_half},
+    "vectors: none trained": {"trained_words_of": lambda number, frequent_words: 0},
+    "vectors: all models train some": {"trained_words_of": lambda number, frequent_words: frequent_words},
     "vectors: public ones only": {"KERNEL_VECTOR_FILES": "public"},
     "vectors: own ones only": {"KERNEL_VECTOR_FILES": "own"},
-    "words: 5 % hidden": {"WordVectors": TokenDropout},
     "batch: 64": {"KERNEL_BATCH_SIZE": 64},
     "batch: 256": {"KERNEL_BATCH_SIZE": 256},
     "batch: 512": {"KERNEL_BATCH_SIZE": 512},
@@ -184,7 +198,8 @@ VARIANTS = {
     "length: 128": {"KERNEL_MAX_TOKENS": 128},
     "length: 300": {"KERNEL_MAX_TOKENS": 300},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
-    "loss: pairs weigh 0.3": {"PAIRS_WEIGHT": 0.3},
+    "loss: pairs weigh 0.1": {"PAIRS_WEIGHT": 0.1},
+    "loss: pairs weigh 1": {"PAIRS_WEIGHT": 1.0},
 }
 
 
@@ -215,15 +230,12 @@ def run_sections(environment):
 def train_and_predict(number, epochs, pretrained):
     """Logits of the holdout and the templates, and seconds an epoch, of the notebook's model number 0, 1, …"""
     settings, seed = kernel.settings, kernel.settings.seed + number
-    share, trains_vectors = kernel.KINDS[number % len(kernel.KINDS)]
     keras.utils.set_random_seed(seed)
-    trained_words = kernel.frequent_words if trains_vectors else 0
+    trained_words = kernel.trained_words_of(number, kernel.frequent_words)
     model = kernel.build_model(pretrained, trained_words, settings.lstm_units, settings.spatial_dropout)
-    data = kernel.tokens, kernel.offsets
-    batches = kernel.LengthBuckets(*data, kernel.fit_rows, kernel.batch_size, kernel.labels, kernel.weights, seed)
-    training = kernel.Training(
-        round(share * epochs * len(batches)), float("inf"), settings.learning_rate, lambda model: {}
-    )
+    data, labels = (kernel.tokens, kernel.offsets), (kernel.labels, kernel.weights)
+    batches = kernel.LengthBuckets(*data, kernel.fit_rows, kernel.batch_size, *labels, seed, kernel.identity_terms)
+    training = kernel.Training(epochs * len(batches), float("inf"), settings.learning_rate, lambda model: {})
     with redirect_stdout(StringIO()):
         kernel.train_model(model, batches, training)
     return kernel.predict(model, *data, np.r_[kernel.holdout_rows, kernel.test_rows]), training.epoch_seconds[-1]
@@ -291,9 +303,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("variants", nargs="*", default=list(VARIANTS), metavar="VARIANT")
-    parser.add_argument("--models", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--models", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=5)
     arguments = parser.parse_args()
+    if unknown := set(arguments.variants) - set(VARIANTS):
+        parser.error(f"no such variant: {', '.join(unknown)}. There are: {', '.join(VARIANTS)}")
 
     print_machine("keras", "tensorflow")
     print("| variant | final score | overall AUC | worst identity | templates | s/epoch | to default | average |")

@@ -79,7 +79,7 @@ def seconds_on_comments(pretrained, number_of_rows, kind=kernel.LengthBuckets):
     rows = kernel.fit_rows[:: len(kernel.fit_rows) // number_of_rows][:number_of_rows]
     model = kernel.build_model(pretrained, kernel.frequent_words, UNITS, kernel.settings.spatial_dropout)
     data = kernel.tokens, kernel.offsets, rows, kernel.batch_size, kernel.labels, kernel.weights
-    return seconds_of_epochs(model, kind(*data, seed=1), 2)[0]
+    return seconds_of_epochs(model, kind(*data, 1, kernel.identity_terms), 2)[0]
 
 
 def compare_padding(pretrained):
@@ -106,7 +106,7 @@ def seconds_of_step(tokens, batch_size, width=150, words=1_000):
     numbers = np.random.default_rng(0).integers(2, words, rows * tokens).astype(np.int32)
     columns = kernel.HEADS | {"toxicity": 2}
     labels = {name: np.zeros((rows, size), np.float32) for name, size in columns.items()}
-    weights = {name: np.ones(rows, np.float32) for name in labels}
+    weights = np.ones(rows, np.float32)
     batches = kernel.LengthBuckets(numbers, offsets, np.arange(rows), batch_size, labels, weights, seed=1)
     return min(seconds_of_epochs(model_of(width, words), batches, 3)) / STEPS
 

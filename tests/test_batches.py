@@ -1,16 +1,16 @@
-"""Section 8, Batches: every row once, among rows of its length, with its own labels; and what a row weighs."""
+"""Section 8, Batches: identity terms swapped; every row once, among rows of its length, with its own labels."""
 
 import math
 from unittest import mock
 
 import kernel
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 SEEDS = [None, 3]  # sorted, shuffled
+NAN = float("nan")
 
 
 def comments(lengths):
@@ -125,15 +125,87 @@ def test_shuffled_batches_come_in_no_order_of_length():
 def test_labels_and_weights_belong_to_their_rows(seed):
     row = np.arange(40, dtype=np.float32)
     labels = {"one": row[:, None], "many": np.column_stack([row + 0.25, row + 0.5])}
-    weights = {"one": row + 100, "many": row + 200}
-    batches = buckets(lengths_like_comments(40), 7, seed, labels=labels, weights=weights)
+    batches = buckets(lengths_like_comments(40), 7, seed, labels=labels, weights=row + 100)
     for index in range(len(batches)):
         padded, batch_labels, batch_weights = batches[index]
         row = padded[:, 0] - 2.0  # the first token tells the row
         assert np.array_equal(batch_labels["one"], row[:, None])
         assert np.array_equal(batch_labels["many"], np.column_stack([row + 0.25, row + 0.5]))
-        assert np.array_equal(batch_weights["one"], row + 100)
-        assert np.array_equal(batch_weights["many"], row + 200)
+        assert np.array_equal(batch_weights, row + 100)
+
+
+VOCABULARY = ["the", "muslim", "Gay", "idiot", "gay", "Muslims", "women", "person", "GAY"]
+SWAPPED_WITH = {3: (3, 4), 4: (3, 4), 6: (3, 4), 10: (3, 4), 7: (7, 8), 8: (7, 8)}
+
+
+@pytest.fixture(scope="module")
+def identity_terms():
+    with mock.patch.object(kernel, "IDENTITY_TERMS", ["gay Muslim jewish", "muslims women men"]):
+        return kernel.number_identity_terms(VOCABULARY)
+
+
+def test_identity_terms_are_found_in_all_spellings_and_drawn_in_the_most_frequent(identity_terms):
+    found = [(np.flatnonzero(is_term).tolist(), sorted(drawn)) for is_term, drawn in identity_terms]
+    assert found == [([3, 4, 6, 10], [3, 4]), ([7, 8], [7, 8])]
+
+
+def test_identity_terms_stand_once_and_in_one_list():
+    terms = " ".join(kernel.IDENTITY_TERMS).split()
+    assert len(set(terms)) == len(terms) and all(term == term.lower() for term in terms)
+
+
+@settings(max_examples=60, deadline=None)
+@given(comments=st.lists(st.integers(0, 10), min_size=1, max_size=30), seed=st.integers(0, 100))
+def test_a_swap_keeps_to_the_list_and_leaves_all_other_words(identity_terms, comments, seed):
+    tokens = np.array([comments], np.int32)
+    before = tokens.copy()
+    swapped = kernel.swap_identity_terms(tokens, identity_terms, np.random.default_rng(seed))
+    assert np.array_equal(tokens, before) and swapped.dtype == np.int32
+    for old, new in zip(tokens[0].tolist(), swapped[0].tolist(), strict=True):
+        assert new in SWAPPED_WITH.get(old, (old,))
+
+
+@pytest.mark.parametrize("lists", [[], ["", ""], ["Jude Frau", "Juden Frauen"]])
+def test_without_identity_terms_nothing_is_swapped(lists):
+    with mock.patch.object(kernel, "IDENTITY_TERMS", lists):
+        terms = kernel.number_identity_terms(VOCABULARY)
+    tokens = np.arange(11, dtype=np.int32)[None]
+    assert np.array_equal(kernel.swap_identity_terms(tokens, terms, np.random.default_rng(0)), tokens)
+
+
+def gay_toxic_muslim_harmless(identity_terms, seed):
+    """Batches of comments of one word: all about gays are toxic, all about Muslims harmless."""
+    tokens, labels = np.tile([4, 3], 1000).astype(np.int32), {"toxicity": np.tile([[1.0], [0.0]], (1000, 1))}
+    return kernel.LengthBuckets(
+        tokens, np.arange(2001), np.arange(2000), 64, labels, np.ones(2000), seed, identity_terms
+    )
+
+
+def words_and_labels(batches):
+    read = [batches[index] for index in range(len(batches))]
+    return np.concatenate([np.column_stack([padded, labels["toxicity"]]) for padded, labels, _ in read])
+
+
+def test_in_training_no_identity_is_more_of_a_sign_of_toxicity_than_another(identity_terms):
+    words, toxic = words_and_labels(gay_toxic_muslim_harmless(identity_terms, seed=1)).T
+    assert [toxic[words == word].mean() for word in (3, 4)] == pytest.approx([0.5, 0.5], abs=0.06)
+
+
+def test_terms_are_swapped_anew_with_each_draw_and_only_then(identity_terms):
+    batches = gay_toxic_muslim_harmless(identity_terms, seed=1)
+    first, again = words_and_labels(batches), words_and_labels(batches)
+    assert np.array_equal(first, again)
+    words_of_row = np.empty((2, 2000))
+    words_of_row[0, batches.order] = first[:, 0]
+    batches.draw()
+    words_of_row[1, batches.order] = words_and_labels(batches)[:, 0]
+    assert 0.4 < (words_of_row[0] != words_of_row[1]).mean() < 0.6
+
+
+def test_without_a_seed_no_term_is_swapped(identity_terms):
+    batches = gay_toxic_muslim_harmless(identity_terms, seed=None)
+    words, toxic = words_and_labels(batches).T
+    assert np.array_equal(words == 4, toxic == 1)
 
 
 @pytest.mark.parametrize("seed, most", [(None, 0.02), (3, 0.05)])
@@ -145,43 +217,7 @@ def test_little_padding(seed, most):
     assert 1 - lengths.mean() / lengths.max() > 0.7  # with all rows padded alike
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.booleans(), st.booleans(), st.booleans(), st.integers(0, 100) | st.none()), min_size=1, max_size=20
-    )
-)
-def test_sample_weights(rows):
-    """In each set of rows that the metric ranks, both classes weigh the same: the definition, row by row."""
-    frame = pd.DataFrame(rows, columns=["toxic", "male", "female", "raters"]).astype({"raters": np.float32})
-    expected = []
-    for row in frame.itertuples():
-        sets = [(1.0, frame)]
-        for identity in ("male", "female"):
-            same_class = frame[identity] == frame["toxic"]
-            mention, same = getattr(row, identity), getattr(row, identity) == row.toxic
-            sets += [(0.5, frame[frame[identity]])] if mention else []  # subgroup
-            sets += [(0.5, frame[same_class] if same else frame[~same_class])]  # BNSP or BPSN
-        shares = [share / (rows["toxic"] == row.toxic).sum() for share, rows in sets]
-        expected.append(sum(shares) * math.log(2 + (1 if math.isnan(row.raters) else row.raters)))
-    weights = kernel.sample_weights(
-        frame["toxic"].to_numpy(), frame[["male", "female"]].to_numpy(), frame["raters"].to_numpy()
-    )
-    assert weights.mean() == pytest.approx(1, rel=1e-5)
-    assert weights / weights[0] == pytest.approx(np.array(expected) / expected[0], rel=1e-5)
-    assert weights.dtype == np.float32
-
-
-def test_both_classes_weigh_the_same():
-    generator = np.random.default_rng(0)
-    toxic, mentioned = generator.random(5000) < 0.2, generator.random((5000, 9)) < 0.1
-    weights = kernel.sample_weights(toxic, mentioned, np.full(5000, 4))
-    assert weights[toxic].sum() == pytest.approx(weights[~toxic].sum(), rel=1e-4)
-
-
-def test_no_sample_weight_rules_a_batch():
-    toxic, mentioned = np.arange(1000) % 2 == 0, np.zeros((1000, 9), bool)
-    mentioned[:501, 0] = toxic[:501]  # harmless rows with the identity are rare
-    mentioned[1, 0] = True
-    weights = kernel.sample_weights(toxic, mentioned, np.full(1000, 4))
-    assert np.argmax(weights) == 1 and 15 < weights[1] < 21 and weights.mean() == pytest.approx(1, rel=1e-5)
+def test_sample_weights():
+    weights = kernel.sample_weights(np.float32([4, 98, 1, NAN]))
+    assert weights.mean() == pytest.approx(1) and weights.dtype == np.float32
+    assert weights / weights[2] == pytest.approx([math.log(6) / math.log(3), math.log(100) / math.log(3), 1, 1])

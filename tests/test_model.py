@@ -48,7 +48,7 @@ def batch(rows, padding=0):
 
 
 def logits(model, tokens):
-    """All logits, heads side by side: (batch, 16)."""
+    """All logits, heads side by side: (batch, 7)."""
     return np.concatenate([ops.convert_to_numpy(head) for head in model(tokens).values()], axis=1)
 
 
@@ -58,7 +58,7 @@ def close(actual, expected):
 
 def test_heads(model):
     heads = {name: head.shape for name, head in model(batch(comments(3))).items()}
-    assert heads == {"toxicity": (3, 1), "subtypes": (3, 6), "identities": (3, 9)}
+    assert heads == {"toxicity": (3, 1), "subtypes": (3, 6)}
 
 
 @pytest.mark.parametrize("padding", [0, 50])
@@ -142,7 +142,7 @@ def test_without_trained_words_all_words_share_one_vector():
     assert (vectors == vectors[0]).all()
 
 
-def train_step(model, loss_weights, labels):
+def train_step(model, loss_weights, labels, weights=None):
     """One plain step on a batch of comments; {path of weight: how much it moved}."""
     model.compile(
         keras.optimizers.SGD(1.0),
@@ -151,20 +151,20 @@ def train_step(model, loss_weights, labels):
         run_eagerly=True,
     )
     before = [ops.convert_to_numpy(weight) for weight in model.weights]
-    model.train_on_batch(batch(comments(len(labels["toxicity"]))), labels)
+    model.train_on_batch(batch(comments(len(labels["toxicity"]))), labels, weights)
     pairs = zip(model.weights, before, strict=True)
     return {weight.path: ops.convert_to_numpy(weight) - old for weight, old in pairs}
 
 
 def make_labels(rows):
     generator = np.random.default_rng(2)
-    sizes = {"toxicity": 1, "subtypes": 6, "identities": 9}
+    sizes = {"toxicity": 1, "subtypes": 6}
     return {name: generator.random((rows, size)).astype(np.float32) for name, size in sizes.items()}
 
 
 def test_pretrained_vectors_stay_and_trained_ones_learn():
     model = make_model()
-    moved = train_step(model, {"toxicity": 1.0, "subtypes": 0.5, "identities": 0.25}, make_labels(8))
+    moved = train_step(model, {"toxicity": 1.0, "subtypes": 0.5}, make_labels(8))
     word_vectors = word_vectors_of(model)
     assert not moved[word_vectors.pretrained.matrix.path].any()
     used = {min(token, TRAINED_WORDS + 2) for tokens in comments(8) for token in tokens}
@@ -174,19 +174,29 @@ def test_pretrained_vectors_stay_and_trained_ones_learn():
     assert sorted(still) == sorted(weight.path for weight in model.non_trainable_weights)
 
 
-def test_unknown_identities_teach_nothing():
-    only_identities = {"toxicity": 0.0, "subtypes": 0.0, "identities": 1.0}
+def test_unknown_shares_teach_nothing():
+    only_subtypes = {"toxicity": 0.0, "subtypes": 1.0}
     labels = make_labels(4)
-    labels["identities"][:] = NAN
-    assert not any(change.any() for change in train_step(make_model(), only_identities, labels).values())
+    labels["subtypes"][:] = NAN
+    assert not any(change.any() for change in train_step(make_model(), only_subtypes, labels).values())
 
     labels = make_labels(4)
-    labels["identities"][2:] = NAN  # comments 0 and 1 stand in both batches
-    half = train_step(make_model(), only_identities, labels)
-    known = train_step(make_model(), only_identities, {name: values[:2] for name, values in labels.items()})
+    labels["subtypes"][2:] = NAN  # comments 0 and 1 stand in both batches
+    half = train_step(make_model(), only_subtypes, labels)
+    known = train_step(make_model(), only_subtypes, {name: values[:2] for name, values in labels.items()})
     assert any(change.any() for change in known.values())
     for half_change, known_change in zip(half.values(), known.values(), strict=True):
         assert close(2 * half_change, known_change)  # the mean is over all rows of the batch
+
+
+@pytest.mark.parametrize("head", kernel.HEADS)
+def test_weights_of_rows_count_in_each_head(head):
+    only_head, labels = dict.fromkeys(kernel.HEADS, 0.0) | {head: 1.0}, make_labels(4)
+    half = train_step(make_model(), only_head, labels, weights=np.float32([1, 1, 0, 0]))
+    whole = train_step(make_model(), only_head, {name: values[:2] for name, values in labels.items()})
+    assert any(change.any() for change in whole.values())
+    for half_change, whole_change in zip(half.values(), whole.values(), strict=True):
+        assert close(2 * half_change, whole_change)  # the mean is over all rows of the batch
 
 
 def test_loss_of_shares():
