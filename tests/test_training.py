@@ -249,17 +249,20 @@ def test_plan_trains_one_model_as_long_as_it_can():
     assert plan(230, 1) == (1, 90, 230)
 
 
-def test_plan_rather_has_no_model_than_a_short_one():
-    assert plan(180, 1) == (0, 65, 180)  # the first one is trained all the same, so it needs its steps
+def test_plan_has_no_model_with_too_few_steps():
+    assert plan(190, 1) == (1, 70, 190)
+    assert plan(189, 1) == (0, 69, 189)  # the first one is trained all the same, so it needs its steps
     assert plan(30, 1) == (0, 1, 30)
     assert plan(-30, 1) == (0, 1, -30)
 
 
-def test_plan_has_as_many_models_as_fit_and_shares_the_time_among_them():
+def test_plan_shares_the_time_among_the_models():
+    assert plan(379, 3) == (1, 100, 379)
+    assert plan(380, 3) == (2, 70, 190)
     assert plan(500, 3) == (2, 100, 250)
-    assert plan(480, 3) == (2, 95, 240)
-    assert plan(690, 3) == (3, 90, 230)
+    assert plan(570, 3) == (3, 70, 190)
     assert plan(2500, 3) == (3, 100, 2500 / 3)
+    assert plan(2500, 20) == (11, 88, 2500 / 11)
 
 
 @settings(deadline=None)
