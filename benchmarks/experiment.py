@@ -49,14 +49,14 @@ FRAMES += ("My neighbour {name} is {term} and {adjective}", "What a {adjective} 
 
 
 def templates():
-    """The made-up sentences: DataFrame of id, comment_text, toxic, term."""
+    """The made-up sentences: DataFrame of id, comment_text, toxic, term, frame."""
     rows = [
-        (frame.format(name=name, adjective=adjective, term=term), adjective in OFFENSIVE, term)
+        (frame.format(name=name, adjective=adjective, term=term), adjective in OFFENSIVE, term, frame)
         for (frame, name), adjective, term in itertools.product(
             zip(FRAMES, ("Anna", "", "", "Omar", "Lea"), strict=True), HARMLESS + OFFENSIVE, TERMS
         )
     ]
-    frame = pd.DataFrame(rows, columns=["comment_text", "toxic", "term"])
+    frame = pd.DataFrame(rows, columns=["comment_text", "toxic", "term", "frame"])
     return frame.assign(id=[f"template{row}" for row in range(len(frame))])
 
 
@@ -260,6 +260,15 @@ def figures(logits):
     }
 
 
+def lowest_by_frame(logits):
+    """Lowest bias AUC of a term among the made-up sentences of each frame, {frame: float}."""
+    frame = templates().assign(logit=logits[len(kernel.holdout_rows) :])
+    return {
+        text: lowest_auc(part["toxic"].to_numpy(), part["logit"].to_numpy(), pd.get_dummies(part["term"]).to_numpy())
+        for text, part in frame.groupby("frame", sort=False)
+    }
+
+
 def run_variant(variant, environment, source, models, epochs):
     """Logits (models, holdout + templates), and seconds an epoch."""
     changes = dict(variant)
@@ -292,8 +301,13 @@ def line(name, logits, seconds, default_scores):
     return scores
 
 
-def print_other_averages(logits):
-    """The last column, were logits or ranks averaged in place of scores; a comment, so that the table goes on."""
+def print_details(logits):
+    """Of the average: the templates frame by frame, and the last column were logits or ranks averaged in its place.
+
+    As comments, so that the table goes on.
+    """
+    by_frame = lowest_by_frame(kernel.average_scores(logits))
+    print("<!--", "; ".join(f"{frame}: {lowest:.3f}" for frame, lowest in by_frame.items()), "-->", flush=True)
     for kind, values in (("logits", logits), ("ranks", [rankdata(of_model) for of_model in logits])):
         average = figures(np.mean(values, axis=0))
         print(f"<!-- averaging {kind}: {average['final_score']:.4f}, {average['templates']:.4f} -->", flush=True)
@@ -326,6 +340,5 @@ if __name__ == "__main__":
                 VARIANTS[name], environment, arguments.folder, arguments.models, arguments.epochs
             )
             scores = line(name, logits, seconds, default_scores)
-            if name == "default":
-                default_scores = scores
-                print_other_averages(logits)
+            default_scores = scores if default_scores is None else default_scores
+            print_details(logits)
