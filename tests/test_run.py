@@ -48,6 +48,13 @@ def test_the_lstm_beats_the_baseline_on_the_sample(first_run):
     assert report["final_score"] > report["scores"]["TF-IDF"]["final_score"]
 
 
+def test_scores_move_little_from_one_identity_to_another(first_run):
+    """In sentences that are the same but for the identity; where terms are not swapped in training, 0.25."""
+    _, report = first_run
+    moves = pd.DataFrame(report["moved_by_identity"]).drop("without")
+    assert (moves.max() - moves.min()).max() < 0.2
+
+
 def test_the_sample_is_not_trivial_and_shows_the_bias(first_run):
     _, report = first_run
     assert 0.85 <= report["scores"]["TF-IDF"]["overall_auc"] <= 0.96
