@@ -52,7 +52,8 @@ class Padded(kernel.LengthBuckets):
     """Batches in random order of length, all padded to MAX_TOKENS."""
 
     def draw(self):
-        self.batches = np.array_split(self.generator.permutation(self.rows), -(-len(self.rows) // self.batch_size))
+        super().draw()
+        self.batches = np.array_split(self.generator.permutation(self.rows), len(self.batches))
         self.order = np.concatenate(self.batches)
 
     def __getitem__(self, index):
