@@ -69,7 +69,7 @@ def lines_of_code(cell):
 
 
 def test_the_notebook_can_be_read_in_one_sitting():
-    assert sum(lines_of_code(cell.values[0]) for cell in CODE_CELLS) <= 1180
+    assert sum(lines_of_code(cell.values[0]) for cell in CODE_CELLS) <= 1170
 
 
 def test_stored_outputs_are_those_of_one_run_from_top_to_bottom():
