@@ -1,10 +1,10 @@
-"""Seconds and peak memory of the notebook's sections Comments to Batches: python benchmarks/full_size.py FOLDER
+"""Seconds and peak memory of each section of a whole run: python benchmarks/full_size.py FOLDER [--limit 3600]
 
-Makes in FOLDER stand-ins of 100,000, 400,000 and 1,800,000 rows and two files of 300-d word vectors (14 GB of disk),
-then runs the notebook's own cells on each size in a new process, and sets the largest against the straight line through
-the others.
+Makes in FOLDER a stand-in for the competition's comments and two files of 300-d word vectors (12 GB of disk), then runs
+the notebook's cells on them, to the last, in a new process. Its results go to FOLDER/results.
 """
 
+import argparse
 import os
 import sys
 import time
@@ -12,20 +12,20 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+import pandas as pd
 from measure import in_new_process, peak_memory, print_machine, reset_peak_memory
 from stand_in import make_competition, make_vectors
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-SIZES = (100_000, 400_000, 1_800_000)
 VECTOR_FILES = {"glove.txt": 2_200_000, "crawl.vec": 2_000_000}  # words, as the public ones
+TRAINING = ("CNN", "Training")  # the sections that train; all others are what a run needs besides
 
 
-def make_data(folder):
+def make_data(folder, rows):
     words = []
-    for rows in SIZES:
-        if not (folder / str(rows) / "sample_submission.csv").exists():
-            words = make_competition(folder / str(rows), rows)
+    if not (folder / str(rows) / "sample_submission.csv").exists():
+        words = make_competition(folder / str(rows), rows)
     for name, count in VECTOR_FILES.items():
         if not (folder / name).exists():
             words = words or make_competition(folder / "small", 10)
@@ -33,48 +33,55 @@ def make_data(folder):
             make_vectors(folder / name, known, 300, header=name.endswith(".vec"))
 
 
-def set_environment(folder, rows):
+def set_environment(folder, rows, limit):
     vector_files = ":".join(str(folder / name) for name in VECTOR_FILES)
     os.environ |= {"KERNEL_INPUT_DIR": str(folder / str(rows)), "KERNEL_VECTOR_FILES": vector_files}
-    os.environ |= {"KERNEL_OUTPUT_DIR": str(folder)}
+    os.environ |= {"KERNEL_OUTPUT_DIR": str(folder / "results"), "KERNEL_TIME_LIMIT": str(limit)}
 
 
-def run_sections(_):
-    """Run the notebook's cells up to the first batch; {section: (seconds, peak MB)} and what the matrix takes."""
-    started = time.perf_counter()
+def run_notebook(_):
+    """Run all of the notebook's cells: {section: (seconds, peak MB)}, and a dict of what was done."""
+    begun = time.perf_counter()
     import kernel
 
-    names, sections, ended = {}, {}, started
-    for cell in kernel.CELLS:
-        if cell["cell_type"] != "code":
-            continue
+    fit, fits = kernel.keras.Model.fit, []
+
+    def fit_and_note(model, *arguments, **options):
+        fits.append(time.perf_counter() - begun)
+        return fit(model, *arguments, **options)
+
+    kernel.keras.Model.fit = fit_and_note
+    names, sections, ended = {}, {}, begun
+    cells = [cell for cell in kernel.CELLS if cell["cell_type"] == "code"]
+    for number, cell in enumerate(cells, 1):
         seen = set(names.get("clock", ()))
         with redirect_stdout(StringIO()):
             exec("".join(cell["source"]), names)
-        for section in set(names.get("clock", ())) - seen:
-            now = time.perf_counter()
-            sections[section] = (now - ended, peak_memory())
-            ended = now
+        for section in set(names["clock"]) - seen or ({"Report"} if number == len(cells) else ()):
+            seconds, megabytes = sections[section] = (time.perf_counter() - ended, peak_memory())
+            ended = time.perf_counter()
             reset_peak_memory()
-        if "Batches" in sections:
-            break
-    names["train_batches"][0]
-    sections["to the first batch"] = (time.perf_counter() - started, max(peak for _, peak in sections.values()))
-    return sections, names["embedding_matrix"].shape
+            print(f"  {section:20} {seconds:7.1f} s {megabytes:7,.0f} MB at the peak", flush=True)
+    done = ("trained_on", "epochs_done", "models_averaged", "stopped_because")
+    return sections, {"training begins": round(fits[0])} | {name: names["report"][name] for name in done}
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    print_machine("pandas")
-    make_data(folder)
-    totals = {}
-    for rows in SIZES:
-        _, _, (sections, shape) = in_new_process(set_environment, run_sections, folder, rows)
-        print(f"\n{rows:,} rows, embedding matrix {shape[0]:,} x {shape[1]}")
-        for section, (seconds, megabytes) in sections.items():
-            print(f"  {section:20} {seconds:6.1f} s  {megabytes:6,.0f} MB at the peak")
-        totals[rows] = sections["to the first batch"][0]
-    small, middle, large = SIZES
-    slope = (totals[middle] - totals[small]) / (middle - small)
-    line = totals[middle] + slope * (large - middle)
-    print(f"\n{slope * 1e6:.0f} s a million rows; {large:,} rows take {totals[large] / line:.2f} of the straight line")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="where to write; outside the repository")
+    parser.add_argument("--rows", type=int, default=1_800_000, help="of train.csv (default: 1800000)")
+    parser.add_argument("--limit", type=float, default=3600, help="seconds that the run may take (default: 3600)")
+    arguments = parser.parse_args()
+    print_machine("pandas", "scikit-learn", "tensorflow")
+    make_data(arguments.folder, arguments.rows)
+    print(f"\n{arguments.rows:,} rows, time limit {arguments.limit:,.0f} s")
+    seconds, _, (sections, done) = in_new_process(
+        set_environment, run_notebook, arguments.folder, arguments.rows, arguments.limit
+    )
+    besides = sum(seconds for name, (seconds, _) in sections.items() if name not in TRAINING)
+    print(f"all {seconds:,.0f} s, {besides:,.0f} of them not training; ", end="")
+    print(f"peak {max(peak for _, peak in sections.values()):,.0f} MB")
+    print(", ".join(f"{name}: {value}" for name, value in done.items()))
+    submission = pd.read_csv(arguments.folder / "results" / "submission.csv")
+    valid = submission["prediction"].between(0, 1).all() and submission["id"].is_unique
+    print(f"submission.csv: {len(submission):,} rows, {'valid' if valid else 'NOT VALID'}")

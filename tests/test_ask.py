@@ -7,15 +7,16 @@ from scipy.special import expit
 
 VOCABULARY = ["the", "cat", "idiot", "!", "do", "n't"]
 SETTINGS = kernel.Settings(lstm_units=4, max_tokens=6)
+TRAINED_WORDS = (0, 3, 0)  # of each model
 
 
 @pytest.fixture(scope="module")
 def trained():
-    """Pretrained vectors and two models on them, one of which trains vectors of three words."""
+    """Pretrained vectors and three models on them, one of which trains vectors of three words."""
     kernel.keras.utils.set_random_seed(0)
     generator = np.random.default_rng(0)
     pretrained = kernel.PretrainedVectors(generator.normal(size=(len(VOCABULARY) + 2, 5)).astype(np.float32))
-    models = [kernel.build_model(pretrained, trained_words, 4, spatial_dropout=0.3) for trained_words in (0, 3)]
+    models = [kernel.build_model(pretrained, trained_words, 4, spatial_dropout=0.3) for trained_words in TRAINED_WORDS]
     for model in models:
         for weight in model.trainable_weights:
             weight.assign(weight + generator.normal(size=weight.shape, scale=0.1))
@@ -27,10 +28,11 @@ def folder(trained, tmp_path_factory):
     pretrained, models = trained
     folder = tmp_path_factory.mktemp("models")
     saved = [
-        (words, [weight.numpy() for weight in model.trainable_weights])
-        for words, model in zip((0, 3), models, strict=True)
+        kernel.TrainedModel(number, words, [weight.numpy() for weight in model.trainable_weights], None, 0, [])
+        for number, (words, model) in enumerate(zip(TRAINED_WORDS, models, strict=True))
     ]
-    kernel.save_models(folder, saved, pretrained, VOCABULARY, SETTINGS)
+    kernel.save_vectors(folder, pretrained)
+    kernel.save_models(folder, saved, VOCABULARY, SETTINGS)
     return folder
 
 
@@ -71,7 +73,21 @@ def test_a_score_does_not_depend_on_the_other_comments(folder):
 
 
 def test_nothing_that_is_saved_is_pickled(folder):
-    assert sorted(path.name for path in folder.iterdir()) == ["embedding_matrix.npy", "models.json", "weights.npz"]
+    names = [f"model_{number}.npz" for number in (1, 2, 3)]
+    assert sorted(path.name for path in folder.iterdir()) == ["embedding_matrix.npy", *names, "models.json"]
     assert np.load(folder / "embedding_matrix.npy", allow_pickle=False).dtype == np.float32
-    with np.load(folder / "weights.npz", allow_pickle=False) as weights:
-        assert {weights[name].dtype for name in weights} == {np.dtype(np.float32)}
+    for name in names:
+        with np.load(folder / name, allow_pickle=False) as weights:
+            assert {weights[name].dtype for name in weights} == {np.dtype(np.float32)}
+
+
+def test_models_of_an_earlier_run_are_not_mixed_with_those_of_this_one(trained, tmp_path):
+    pretrained, models = trained
+    weights = [weight.numpy() for weight in models[0].trainable_weights]
+    for number in (4, 0):
+        kernel.save_vectors(tmp_path, pretrained)
+        assert [path.name for path in tmp_path.iterdir()] == ["embedding_matrix.npy"]
+        saved = [kernel.TrainedModel(number, 0, weights, None, 0, [])]
+        kernel.save_models(tmp_path, saved, VOCABULARY, SETTINGS)
+    assert sorted(path.name for path in tmp_path.glob("*.npz")) == ["model_1.npz"]
+    assert kernel.load_models(tmp_path)(["the cat"]).shape == (1,)

@@ -1,9 +1,13 @@
 """Whole runs of the notebook on the sample, as `make run` does them."""
 
+import contextlib
+import io
+import itertools
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,23 +26,55 @@ VECTORS = kernel.NOTEBOOK.parent / kernel.SAMPLE_VECTORS
 BIASED = ["muslim", "black", "homosexual_gay_or_lesbian"]  # those that the sample ties to toxicity
 
 
-def run_notebook(output_dir, **settings):
-    """Run kernel.ipynb in its own folder with the given settings and return its report."""
+def start_notebook(output_dir, **settings):
+    """The process of a run of kernel.ipynb in its own folder with the given settings."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KERNEL_")}
     environment |= {f"KERNEL_{name.upper()}": str(value) for name, value in settings.items()}
     executed = output_dir / "executed.ipynb"
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", kernel.NOTEBOOK.name, executed]
-    subprocess.run(
-        command, cwd=kernel.NOTEBOOK.parent, env=environment | {"KERNEL_OUTPUT_DIR": str(output_dir)}, check=True
-    )
+    environment["KERNEL_OUTPUT_DIR"] = str(output_dir)
+    return subprocess.Popen(command, cwd=kernel.NOTEBOOK.parent, env=environment, start_new_session=True)
+
+
+def run_notebook(output_dir, **settings):
+    """Run kernel.ipynb and return its report."""
+    assert start_notebook(output_dir, **settings).wait() == 0
     return json.loads((output_dir / "report.json").read_text())
 
 
+@pytest.fixture(scope="session")
+def first_run():
+    """Folder and report of a run with the default settings: nbval's, where that has run before."""
+    folder = Path(os.environ["KERNEL_OUTPUT_DIR"])
+    if not (folder / "report.json").exists():
+        run_notebook(folder)
+    return folder, json.loads((folder / "report.json").read_text())
+
+
+def copy_of_sample(folder, rows=None):
+    """The sample without the labels of its test comments, or the first rows of it."""
+    copy = shutil.copytree(SAMPLE, folder / "comments", ignore=shutil.ignore_patterns("*_expanded.csv"))
+    for path in copy.iterdir() if rows else []:
+        pd.read_csv(path, dtype=str, keep_default_na=False).iloc[:rows].to_csv(path, index=False)
+    return copy
+
+
 @pytest.fixture(scope="module")
-def first_run(tmp_path_factory):
-    """Folder and report of a run with the default settings."""
-    folder = tmp_path_factory.mktemp("first")
-    report = run_notebook(folder)
+def second_run(first_run, tmp_path_factory):
+    """A run with two workers and another model to compare with, without the labels of the test comments."""
+    folder = tmp_path_factory.mktemp("second")
+    predictions = pd.read_csv(first_run[0] / "holdout_predictions.csv").rename(columns={"CNN": "prediction"})
+    predictions.to_csv(folder / "my model.csv", index=False)
+    before = kernel.NOTEBOOK.read_bytes()
+    report = run_notebook(
+        folder,
+        input_dir=copy_of_sample(folder),
+        vector_files=VECTORS,
+        models=kernel.SAMPLE_MODELS,
+        workers=2,
+        compare_files=folder / "my model.csv",
+    )
+    assert kernel.NOTEBOOK.read_bytes() == before
     return folder, report
 
 
@@ -94,19 +130,21 @@ def test_the_stored_outputs_tell_the_truth(first_run):
     assert float(shown[0]) == pytest.approx(report["final_score"], abs=0.02)
 
 
-def copy_of_sample(folder):
-    """The sample without the labels of its test comments."""
-    return shutil.copytree(SAMPLE, folder / "comments", ignore=shutil.ignore_patterns("*_expanded.csv"))
+def test_two_workers_write_the_bytes_of_one(first_run, second_run):
+    submissions = [(folder / "submission.csv").read_bytes() for folder, _ in (first_run, second_run)]
+    assert submissions[0] == submissions[1]
 
 
-def test_a_second_run_without_the_labels_of_the_test_comments_writes_the_same_bytes(first_run, tmp_path):
-    folder, _ = first_run
-    before = kernel.NOTEBOOK.read_bytes()
-    report = run_notebook(tmp_path, input_dir=copy_of_sample(tmp_path), vector_files=VECTORS, models=2)
-    assert report["leaderboard"] == {}
-    for name in ("submission.csv", "holdout_predictions.csv"):
-        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
-    assert kernel.NOTEBOOK.read_bytes() == before
+def test_another_model_joins_the_comparison_and_changes_nothing_else(first_run, second_run):
+    files = [folder / "holdout_predictions.csv" for folder, _ in (first_run, second_run)]
+    first, second = (pd.read_csv(path, dtype=str) for path in files)
+    pd.testing.assert_frame_equal(second.drop(columns="my model"), first)
+    assert set(second_run[1]["scores"]) == {"TF-IDF", "CNN", "my model", "LSTM"}
+    assert second_run[1]["scores"]["my model"] == pytest.approx(first_run[1]["scores"]["CNN"], abs=1e-6)
+
+
+def test_without_the_labels_of_the_test_comments_there_is_no_leaderboard(second_run):
+    assert second_run[1]["leaderboard"] == {}
 
 
 def check_schema(report):
@@ -212,43 +250,55 @@ def test_the_readmes_lines_score_new_text_in_a_fresh_process(first_run):
 
 
 def test_a_run_without_identity_labels_has_no_final_score_but_a_submission(tmp_path):
-    folder = copy_of_sample(tmp_path)
+    folder = copy_of_sample(tmp_path, rows=1501)
     train = pd.read_csv(folder / "train.csv", dtype=str, keep_default_na=False)
     train[kernel.IDENTITIES] = ""
     train.drop(columns=kernel.OTHER_IDENTITIES).to_csv(folder / "train.csv", index=False)
-    report = run_notebook(tmp_path, input_dir=folder, vector_files=VECTORS, models=1, epochs=1, cnn_epochs=0)
+    report = run_notebook(tmp_path, input_dir=folder, vector_files=VECTORS, models=1, epochs=2, cnn_epochs=0)
     check_schema(report)
     assert report["scores"]["LSTM"]["overall_auc"] > 0.5
     assert report["scores"]["LSTM"]["final_score"] is None
     assert report["worst_identity"] is None
     assert "enough comments" in report["more_than_chance"]
-    assert len(pd.read_csv(tmp_path / "submission.csv")) == report["rows"]["scored"]
+    check_submission(tmp_path, folder)
 
 
-def test_a_run_compares_with_the_predictions_of_another_model(first_run, tmp_path):
-    folder, first_report = first_run
-    predictions = pd.read_csv(folder / "holdout_predictions.csv").rename(columns={"CNN": "prediction"})
-    predictions.to_csv(tmp_path / "my model.csv", index=False)
-    report = run_notebook(tmp_path, compare_files=tmp_path / "my model.csv", models=1, epochs=1, cnn_epochs=0)
-    assert set(report["scores"]) == {"TF-IDF", "my model", "LSTM"}
-    assert report["scores"]["my model"] == pytest.approx(first_report["scores"]["CNN"], abs=1e-6)
+def check_submission(output_dir, input_dir):
+    submission = pd.read_csv(output_dir / "submission.csv", dtype={"id": str})
+    assert list(submission) == ["id", "prediction"]
+    assert list(submission["id"]) == list(pd.read_csv(input_dir / "sample_submission.csv", dtype=str)["id"])
+    assert submission["prediction"].between(0, 1).all()
 
 
 @pytest.mark.parametrize("epochs, fewest_models", [(1000, 1), (1, 2)])
-def test_a_run_on_other_files_ends_inside_its_time_limit(tmp_path, epochs, fewest_models):
-    """One model that can never be trained in full, or as many as fit."""
-    limit, start = 75, time.monotonic()
-    report = run_notebook(
-        tmp_path,
-        input_dir=copy_of_sample(tmp_path),
-        vector_files=VECTORS,
-        time_limit=limit,
-        epochs=epochs,
-        models=1000,
-        seed=1,
-    )
+def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest_models):
+    """One model that cannot be trained in full, or as many as fit. Time passes only when the notebook looks at it."""
+    folder, looks = copy_of_sample(tmp_path, rows=1501), itertools.count(1)
+    settings = {"input_dir": folder, "vector_files": VECTORS, "output_dir": tmp_path}
+    settings |= {"time_limit": 20, "epochs": epochs, "models": 1000}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"KERNEL_{name.upper()}", str(value))
+    monkeypatch.setattr(time, "monotonic", lambda: next(looks) * 0.02)
+    names = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for cell in kernel.CELLS:
+            if cell["cell_type"] == "code":
+                exec("".join(cell["source"]), names)
+    assert 10 < next(looks) * 0.02 < 20
+    report = json.loads((tmp_path / "report.json").read_text())
     assert report["stopped_because"] == "time limit"
-    assert time.monotonic() - start < limit
     assert fewest_models <= report["models_averaged"] <= len(report["epochs_done"])
     assert max(report["epochs_done"]) <= epochs
-    assert len(pd.read_csv(tmp_path / "submission.csv")) == report["rows"]["scored"]
+    check_submission(tmp_path, folder)
+
+
+def test_a_run_that_is_killed_leaves_a_submission_of_the_models_so_far(tmp_path):
+    folder = copy_of_sample(tmp_path, rows=1501)
+    process = start_notebook(tmp_path, input_dir=folder, vector_files=VECTORS, models=1000, epochs=1, cnn_epochs=0)
+    while not (tmp_path / "models" / "models.json").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    check_submission(tmp_path, folder)
+    assert kernel.load_models(tmp_path / "models")(["a comment"]).shape == (1,)

@@ -1,66 +1,93 @@
-"""Train a small model on some logical CPUs and save what came out: train_on_devices.py DEVICES PRECISION OUTPUT.npz
+"""Train small models on logical CPUs, save what came of them: train_on_devices.py WORKERS PRECISION MODELS OUTPUT.npz
 
-A process of its own, since TensorFlow fixes its devices when it starts. No dropout: its masks differ by device.
+A process of its own, since TensorFlow fixes its devices when it starts. The sizes are odd: rows, batches, models.
 """
 
+import resource
 import sys
 import time
+from functools import partial
 
+import kernel
 import numpy as np
-import tensorflow
-from keras import callbacks, mixed_precision, ops
+from keras import mixed_precision, ops
 
-ROWS, WORDS, WIDTH, BATCH_SIZE, EPOCHS = 512, 30, 6, 32, 3
-
-
-class Losses(callbacks.Callback):
-    """The losses of each epoch, of all heads."""
-
-    def __init__(self):
-        super().__init__()
-        self.of_epochs = []
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.of_epochs.append([logs[name] for name in sorted(logs) if name.endswith("loss")])
+ROWS, HOLDOUT, WORDS, WIDTH, BATCH_SIZE, EPOCHS = 507, 101, 30, 6, 32, 4
 
 
-def make_batches(kernel):
-    """Comments that are toxic where token 2 occurs, mention identities where others do, with weights that differ."""
+class Watched(kernel.Training):
+    """Notes for each step when it began and ended, and on which device its loss was computed."""
+
+    steps_seen = []
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.step_begun = time.monotonic()
+        super().on_train_batch_begin(batch, logs)
+
+    def on_train_batch_end(self, batch, logs=None):
+        super().on_train_batch_end(batch, logs)
+        number = int(self.name.removeprefix("Model ")) - 1
+        device = int(logs["loss"].device.rsplit(":", 1)[1])
+        variable = int(self.model.trainable_weights[0].value.device.rsplit(":", 1)[1])
+        self.steps_seen.append((number, device, variable, self.step_begun, time.monotonic()))
+
+
+def make_data():
+    """Comments that are toxic where token 2 occurs and mention identities where others do, as Ensemble takes them."""
     generator = np.random.default_rng(0)
-    lengths = generator.integers(2, 12, ROWS)
+    lengths = generator.integers(1, 12, ROWS)
     offsets = np.append(0, np.cumsum(lengths))
     tokens = generator.integers(2, WORDS, offsets[-1]).astype(np.int32)
     comments = np.split(tokens, offsets[1:-1])
     occurs = np.array([np.isin(np.arange(2, 3 + len(kernel.IDENTITIES)), comment) for comment in comments], np.float32)
     labels = {"toxicity": occurs, "subtypes": np.repeat(occurs[:, :1], len(kernel.SUBTYPES), axis=1)}
     labels["subtypes"][::2, 1:] = np.nan
-    # so small that no gradient is clipped: Keras clips those of each device before it sums them
-    weights = generator.uniform(0.2, 0.6, ROWS).astype(np.float32)
-    return kernel.LengthBuckets(tokens, offsets, np.arange(ROWS), BATCH_SIZE, labels, weights, seed=1)
+    return tokens, offsets, labels, generator.uniform(0.5, 1.5, ROWS).astype(np.float32)
 
 
-def main(devices, precision, output):
-    cpus = tensorflow.config.list_physical_devices("CPU")
-    tensorflow.config.set_logical_device_configuration(
-        cpus[0], [tensorflow.config.LogicalDeviceConfiguration()] * devices
-    )
-    import kernel
-
-    kernel.keras.utils.set_random_seed(1)
+def main(workers, precision, models, output):
+    devices = kernel.find_devices(workers, use_gpu=False)
+    kernel.prepare_backend(1, devices)
     mixed_precision.set_dtype_policy(precision)
-    batches, losses = make_batches(kernel), Losses()
+    kernel.Training = Watched
+    tokens, offsets, labels, weights = make_data()
     matrix = np.random.default_rng(1).normal(size=(WORDS, WIDTH)).astype(np.float32)
-    split = kernel.splitting_scope([f"CPU:{number}" for number in range(devices)])
-    with split():
-        model = kernel.build_model(kernel.PretrainedVectors(matrix), WORDS // 2, lstm_units=8, spatial_dropout=0.0)
-        model.get_layer("word_vectors").dropout.rate = 0.0
-        training = kernel.Training(EPOCHS * len(batches), time.monotonic() + 1e6, 0.003, lambda model: {})
-        training.on_epoch_end = lambda epoch, logs=None: losses.on_epoch_end(epoch, logs)
-        kernel.train_model(model, batches, training)
-        logits = kernel.predict(model, batches.tokens, batches.offsets, np.arange(ROWS), BATCH_SIZE)
-    weights = {weight.path: ops.convert_to_numpy(weight) for weight in model.trainable_weights}
-    np.savez(output, losses=losses.of_epochs, logits=logits, toxic=batches.labels["toxicity"][:, 0], **weights)
+    pretrained = []
+    for device in devices:
+        with kernel.keras.device(device):
+            pretrained.append(kernel.PretrainedVectors(matrix))
+    ensemble = kernel.Ensemble(
+        kernel.Settings(epochs=EPOCHS, lstm_units=8, spatial_dropout=0.0, learning_rate=0.02),
+        deadline=time.monotonic() + 1e6,
+        most_models=models,
+        workers=workers,
+        frequent_words=WORDS // 2,
+        make_batches=partial(
+            kernel.LengthBuckets, tokens, offsets, np.arange(HOLDOUT, ROWS), BATCH_SIZE, labels, weights
+        ),
+        holdout_batches=kernel.LengthBuckets(tokens, offsets, np.arange(HOLDOUT)),
+        scored_batches=kernel.LengthBuckets(tokens, offsets, np.arange(ROWS), batch_size=200),
+        figures_of=lambda logits: {"mean": logits[:HOLDOUT].mean()},
+    )
+    functions = [partial(ensemble.train_next, layer) for layer in pretrained]
+    trained, peaks = [], []
+    for model in kernel.side_by_side(devices, functions, ensemble.interrupted):
+        trained.append(model)
+        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    trained.sort(key=lambda model: model.number)
+    np.savez(
+        output,
+        logits=[model.logits for model in trained],
+        losses=[[epoch["loss"] for epoch in model.history] for model in trained],
+        steps=[model.steps for model in trained],
+        peaks=peaks,
+        toxic=labels["toxicity"][:, 0],
+        seen=Watched.steps_seen,
+        dtypes=[str(weight.dtype) for model in trained for weight in model.weights],
+        compute_dtype=kernel.build_model(pretrained[0], 0, 8, 0.0).compute_dtype,
+        scored_in=str(ops.convert_to_numpy(trained[0].logits).dtype),
+    )
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:])
+    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4])
