@@ -17,6 +17,7 @@ import itertools
 import os
 import sys
 import tempfile
+import time
 from contextlib import ExitStack, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -31,8 +32,6 @@ from scipy.stats import rankdata
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import keras
 import kernel
-from keras import layers, ops
-from kernel import SUBTYPES
 
 swap_in_all, rater_weights = kernel.swap_identity_terms, kernel.sample_weights  # the notebook's, which variants replace
 HOLDOUT_SHARE = 0.3  # large, since the noise of the comparison is that of the holdout
@@ -64,20 +63,6 @@ def no_weights(raters):
     return np.ones(len(raters), np.float32)
 
 
-def weights_of_2019(raters):
-    """1 + identities + toxic · identities not mentioned + 5 · harmless · identities: the kernel "Simple LSTM"."""
-    toxic, mentioned = kernel.toxic, kernel.mentioned.to_numpy()
-    mentions = mentioned.sum(axis=1)
-    return mean_one(1 + mentions + toxic * (mentioned.shape[1] - mentions) + 5 * ~toxic * mentions)
-
-
-def weights_by_parts(raters):
-    """1 + any identity + in a BPSN set: the number of the metric's parts that rank the row."""
-    toxic, mentioned = kernel.toxic, kernel.mentioned.to_numpy()
-    any_mentioned = mentioned.any(axis=1)
-    return mean_one((1 + any_mentioned + (any_mentioned != toxic)) * rater_weights(raters))
-
-
 def balanced_weights(raters):
     """In each set of rows that the metric ranks both classes weigh the same; no row over 20 times the mean."""
     toxic, mentioned = kernel.toxic, kernel.mentioned.to_numpy()
@@ -87,10 +72,6 @@ def balanced_weights(raters):
             weights += class_shares(toxic, rows) / mentioned.shape[1]
     weights *= rater_weights(raters)
     return mean_one(np.minimum(weights, 20 * weights.mean()))
-
-
-def half_balanced_weights(raters):
-    return (1 + balanced_weights(raters)) / 2
 
 
 def class_shares(toxic, rows):
@@ -107,53 +88,15 @@ def hard_target():
     kernel.labels["toxicity"][:, 0] = kernel.toxic
 
 
-def subtypes_feed_toxicity(hidden):
-    """The subtype logits are read by the toxicity head."""
-    subtypes = layers.Dense(kernel.HEADS["subtypes"], name="subtypes")(hidden)
-    both = layers.concatenate([hidden, subtypes])
-    return {"toxicity": layers.Dense(1, name="toxicity")(both), "subtypes": subtypes}
-
-
 def swap_in_half(tokens, identity_terms, generator):
     """Identity terms are swapped in half of the comments, each time in others."""
     swapped = swap_in_all(tokens, identity_terms, generator)
     return np.where(generator.random(len(tokens))[:, None] < 0.5, swapped, tokens)
 
 
-class SecondIsLSTM(kernel.Bidirectional):
-    """Two LSTMs, one on top of the other."""
-
-    def __init__(self, recurrent, units):
-        super().__init__(layers.LSTM, units)
-
-
-class MaxMeanAndAttention(kernel.MaxAndMean):
-    """A weighted mean of the words beside maximum and mean; the weights are learned."""
-
-    def build(self, shape, *_):
-        self.importance = self.add_weight(shape=(shape[-1], 1), initializer="zeros", name="importance")
-
-    def call(self, inputs, tokens):
-        importance = ops.where((tokens != kernel.PADDING)[:, :, None], inputs @ self.importance, -1e4)
-        attention = ops.sum(ops.softmax(importance, axis=1) * inputs, axis=1)
-        return ops.concatenate([super().call(inputs, tokens), attention], axis=-1)
-
-
 def one_cycle(progress):
     """Three tenths up, seven tenths down, both along a cosine (Smith 2018)."""
     return 0.5 - 0.5 * np.cos(np.pi * (progress / 0.3 if progress < 0.3 else (1 - progress) / 0.7))
-
-
-def minus_identity_attack(share):
-    """Toxicity minus a share of another head's logit, in place of the notebook's predict."""
-    predict_toxicity = kernel.predict
-
-    def predict(model, *arguments):
-        attack = SUBTYPES.index("identity_attack")
-        difference = model.output["toxicity"] - share * model.output["subtypes"][:, attack : attack + 1]
-        return predict_toxicity(keras.Model(model.input, {"toxicity": difference}), *arguments)
-
-    return predict
 
 
 def subtypes_weigh(weight):
@@ -164,19 +107,12 @@ def subtypes_weigh(weight):
 VARIANTS = {
     "default": {},
     "weights: none": {"sample_weights": no_weights},
-    "weights: 2019 formula": {"sample_weights": weights_of_2019},
-    "weights: by parts": {"sample_weights": weights_by_parts},
     "weights: classes balanced": {"sample_weights": balanced_weights},
-    "weights: classes half balanced": {"sample_weights": half_balanced_weights},
     "target: hard": {"prepared": hard_target},
     "heads: toxicity only": subtypes_weigh(0.0),
     "heads: twice the weight": subtypes_weigh(1.0),
-    "heads: subtypes feed toxicity": {"heads": subtypes_feed_toxicity},
-    "heads: minus 0.05 identity_attack": {"predict": minus_identity_attack(0.05)},
     "identities: not swapped": {"IDENTITY_TERMS": []},
     "identities: swapped in half": {"swap_identity_terms": swap_in_half},
-    "vectors: none trained": {"trained_words_of": lambda number, frequent_words: 0},
-    "vectors: all models train some": {"trained_words_of": lambda number, frequent_words: frequent_words},
     "vectors: public ones only": {"KERNEL_VECTOR_FILES": "public"},
     "vectors: own ones only": {"KERNEL_VECTOR_FILES": "own"},
     "batch: 64": {"KERNEL_BATCH_SIZE": 64},
@@ -190,8 +126,6 @@ VARIANTS = {
     "average: half an epoch": {"averaged_steps": lambda steps: steps / 2},
     "dropout: 0.2": {"KERNEL_SPATIAL_DROPOUT": 0.2},
     "dropout: 0.45": {"KERNEL_SPATIAL_DROPOUT": 0.45},
-    "network: second is LSTM": {"Bidirectional": SecondIsLSTM},
-    "network: attention": {"MaxAndMean": MaxMeanAndAttention},
     "network: 64 units": {"KERNEL_LSTM_UNITS": 64},
     "network: 96 units": {"KERNEL_LSTM_UNITS": 96},
     "network: 192 units": {"KERNEL_LSTM_UNITS": 192},
@@ -231,14 +165,17 @@ def train_and_predict(number, epochs, pretrained):
     """Logits of the holdout and the templates, and seconds an epoch, of the notebook's model number 0, 1, …"""
     settings, seed = kernel.settings, kernel.settings.seed + number
     keras.utils.set_random_seed(seed)
-    trained_words = kernel.trained_words_of(number, kernel.frequent_words)
+    trained_words = kernel.frequent_words * (number % 2)
     model = kernel.build_model(pretrained, trained_words, settings.lstm_units, settings.spatial_dropout)
     data, labels = (kernel.tokens, kernel.offsets), (kernel.labels, kernel.weights)
     batches = kernel.LengthBuckets(*data, kernel.fit_rows, kernel.batch_size, *labels, seed, kernel.identity_terms)
-    training = kernel.Training(epochs * len(batches), float("inf"), settings.learning_rate, lambda model: {})
+    training = kernel.Training(f"Model {number + 1}", epochs * len(batches), settings.learning_rate, float("inf"))
+    begun = time.perf_counter()
     with redirect_stdout(StringIO()):
         kernel.train_model(model, batches, training)
-    return kernel.predict(model, *data, np.r_[kernel.holdout_rows, kernel.test_rows]), training.epoch_seconds[-1]
+    seconds = (time.perf_counter() - begun) / epochs
+    scored = kernel.LengthBuckets(*data, np.r_[kernel.holdout_rows, kernel.test_rows])
+    return kernel.predict(model, scored), seconds
 
 
 def lowest_auc(toxic, logits, mentioned):
@@ -281,7 +218,7 @@ def run_variant(variant, environment, source, models, epochs):
             patches.enter_context(patch.object(kernel, definition, replacement))
         run_sections(environment | changed)
         prepared()
-        pretrained = kernel.PretrainedVectors(kernel.embedding_matrix)
+        pretrained = kernel.pretrained_vectors(kernel.embedding_matrix)
         return zip(*[train_and_predict(number, epochs, pretrained) for number in range(models)], strict=True)
 
 

@@ -12,6 +12,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import pandas as pd
 from measure import in_new_process, peak_memory, print_machine, reset_peak_memory
 from stand_in import make_competition, make_vectors

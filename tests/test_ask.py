@@ -15,7 +15,7 @@ def trained():
     """Pretrained vectors and three models on them, one of which trains vectors of three words."""
     kernel.keras.utils.set_random_seed(0)
     generator = np.random.default_rng(0)
-    pretrained = kernel.PretrainedVectors(generator.normal(size=(len(VOCABULARY) + 2, 5)).astype(np.float32))
+    pretrained = kernel.pretrained_vectors(generator.normal(size=(len(VOCABULARY) + 2, 5)).astype(np.float32))
     models = [kernel.build_model(pretrained, trained_words, 4, spatial_dropout=0.3) for trained_words in TRAINED_WORDS]
     for model in models:
         for weight in model.trainable_weights:

@@ -17,11 +17,13 @@ def make_model(seed=0):
     """A small model without dropout, whose weights are all random, those that start as zeros included."""
     keras.utils.set_random_seed(seed)
     generator = np.random.default_rng(seed)
-    pretrained = kernel.PretrainedVectors(generator.normal(size=(WORDS, WIDTH)).astype(np.float32))
+    pretrained = kernel.pretrained_vectors(generator.normal(size=(WORDS, WIDTH)).astype(np.float32))
     model = kernel.build_model(pretrained, TRAINED_WORDS, UNITS, spatial_dropout=0.0)
-    word_vectors = word_vectors_of(model)
-    word_vectors.dropout.rate = 0.0
-    word_vectors.trained.embeddings.assign(generator.normal(size=word_vectors.trained.embeddings.shape))
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.Dropout):
+            layer.rate = 0.0
+    trained = embeddings_of(model)[1]
+    trained.assign(generator.normal(size=trained.shape))
     return model
 
 
@@ -30,8 +32,10 @@ def model():
     return make_model()
 
 
-def word_vectors_of(model):
-    return next(layer for layer in model.layers if isinstance(layer, kernel.WordVectors))
+def embeddings_of(model):
+    """The vectors that stay, and those that are trained."""
+    embeddings = [layer for layer in model.layers if isinstance(layer, keras.layers.Embedding)]
+    return [layer.embeddings for layer in sorted(embeddings, key=lambda layer: layer.trainable)]
 
 
 def comments(count=8, seed=1):
@@ -49,7 +53,7 @@ def batch(rows, padding=0):
 
 def logits(model, tokens):
     """All logits, heads side by side: (batch, 7)."""
-    return np.concatenate([ops.convert_to_numpy(head) for head in model(tokens).values()], axis=1)
+    return np.concatenate([ops.convert_to_numpy(head) for head in model(np.int32(tokens)).values()], axis=1)
 
 
 def close(actual, expected):
@@ -98,17 +102,21 @@ def test_reversal():
 
 
 @pytest.mark.parametrize("recurrent", [keras.layers.LSTM, keras.layers.GRU])
-def test_backward_layer_reads_from_the_last_word(recurrent):
-    keras.utils.set_random_seed(0)
+def test_both_directions_are_those_of_keras_own_layer_on_a_single_comment(recurrent):
+    sequence, tokens = keras.Input((None, 3)), keras.Input((None,), dtype="int32")
+    ours = kernel.bidirectional(recurrent, UNITS, sequence, kernel.ReversedPlaces()(tokens))
+    model = keras.Model([sequence, tokens], ours)
+    both = [layer for layer in model.layers if isinstance(layer, recurrent)]
+    forward, backward = sorted(both, key=lambda layer: layer.input is not sequence)
+    expected = keras.layers.Bidirectional(recurrent(UNITS, return_sequences=True))
+    expected.build((None, None, 3))
+    expected.set_weights([*forward.get_weights(), *backward.get_weights()])
     rows = comments(4)
-    tokens = batch(rows)
-    values = np.random.default_rng(0).normal(size=(*tokens.shape, 3)).astype(np.float32)
-    layer = kernel.Bidirectional(recurrent, UNITS)
-    both = ops.convert_to_numpy(layer(values, kernel.ReversedPlaces()(tokens)))
+    values = np.random.default_rng(0).normal(size=(*batch(rows).shape, 3)).astype(np.float32)
+    both = ops.convert_to_numpy(model([values, batch(rows)]))
     for row, words in enumerate(rows):
         own = values[row : row + 1, : len(words)]
-        forward, backward = layer.forward(own)[0], ops.flip(layer.backward(own[:, ::-1])[0], axis=0)
-        assert close(both[row, : len(words)], np.concatenate([forward, backward], axis=1))
+        assert close(both[row, : len(words)], ops.convert_to_numpy(expected(own))[0])
 
 
 def test_maximum_and_mean():
@@ -116,30 +124,20 @@ def test_maximum_and_mean():
     tokens = batch(rows, padding=3)
     values = np.random.default_rng(0).uniform(-1, -0.5, (*tokens.shape, 4)).astype(np.float32)
     values[tokens == kernel.PADDING] = 7.0
-    pooled = kernel.MaxAndMean()(values, tokens)
+    pooled = kernel.max_and_mean(ops.convert_to_tensor(values), ops.convert_to_tensor(tokens))
     words = [values[row, : len(words)] for row, words in enumerate(rows)]
     assert close(pooled, [np.concatenate([word.max(axis=0), word.mean(axis=0)]) for word in words])
 
 
-def test_word_vectors(model):
-    """Each token has its pretrained vector; the rare ones, 8 and above, share the trained one."""
-    word_vectors = word_vectors_of(model)
-    pretrained, trained = (
-        ops.convert_to_numpy(table) for table in (word_vectors.pretrained.matrix, word_vectors.trained.embeddings)
-    )
-    vectors = ops.convert_to_numpy(word_vectors(np.arange(WORDS)[None]))[0]
-    assert vectors.shape == (WORDS, WIDTH + kernel.TRAINED_WIDTH)
-    assert np.array_equal(vectors[:, :WIDTH], pretrained)
-    assert np.array_equal(vectors[:, WIDTH:], trained[[0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8]])
-    assert len(np.unique(trained, axis=0)) == 9
-
-
-def test_without_trained_words_all_words_share_one_vector():
-    word_vectors = kernel.WordVectors(kernel.PretrainedVectors(np.ones((WORDS, WIDTH), np.float32)), trained_words=0)
-    word_vectors.trained.build()
-    word_vectors.trained.embeddings.assign(np.random.default_rng(0).normal(size=(3, kernel.TRAINED_WIDTH)))
-    vectors = ops.convert_to_numpy(word_vectors(np.arange(2, WORDS)[None]))[0]
-    assert (vectors == vectors[0]).all()
+def test_rare_words_share_a_trained_vector_and_differ_by_the_pretrained_one():
+    model = make_model()
+    assert abs(logits(model, [[8]]) - logits(model, [[9]])).max() > 1e-3
+    pretrained, trained = embeddings_of(model)
+    assert pretrained.shape == (WORDS, WIDTH) and trained.shape == (2 + TRAINED_WORDS + 1, kernel.TRAINED_WIDTH)
+    pretrained.assign(np.ones((WORDS, WIDTH)))
+    assert np.array_equal(logits(model, [[8]]), logits(model, [[9]]))
+    distinct = np.concatenate([logits(model, [[token]]) for token in range(1, 9)])
+    assert len(np.unique(distinct.round(5), axis=0)) == 8
 
 
 def train_step(model, loss_weights, labels, weights=None):
@@ -165,10 +163,10 @@ def make_labels(rows):
 def test_pretrained_vectors_stay_and_trained_ones_learn():
     model = make_model()
     moved = train_step(model, {"toxicity": 1.0, "subtypes": 0.5}, make_labels(8))
-    word_vectors = word_vectors_of(model)
-    assert not moved[word_vectors.pretrained.matrix.path].any()
+    pretrained, trained = embeddings_of(model)
+    assert not moved[pretrained.path].any()
     used = {min(token, TRAINED_WORDS + 2) for tokens in comments(8) for token in tokens}
-    learned = np.flatnonzero(moved[word_vectors.trained.embeddings.path].any(axis=1))
+    learned = np.flatnonzero(moved[trained.path].any(axis=1))
     assert set(learned) == used
     still = [path for path, change in moved.items() if not change.any()]
     assert sorted(still) == sorted(weight.path for weight in model.non_trainable_weights)
@@ -225,10 +223,10 @@ def test_loss_of_certain_scores_is_finite():
 
 
 def test_models_share_the_pretrained_vectors_and_nothing_else():
-    pretrained = kernel.PretrainedVectors(np.ones((WORDS, WIDTH), np.float32))
+    pretrained = kernel.pretrained_vectors(np.ones((WORDS, WIDTH), np.float32))
     models = [kernel.build_model(pretrained, TRAINED_WORDS, UNITS, 0.0) for _ in range(2)]
     one, other = ({id(weight) for weight in model.weights} for model in models)
-    assert one & other == {id(pretrained.matrix)}
+    assert one & other == {id(pretrained.embeddings)}
 
 
 def mean_loss_of_pairs(toxic, logit, rows):
@@ -270,7 +268,7 @@ def test_loss_of_toxicity_is_lower_where_a_harmless_comment_with_an_identity_is_
 
 def test_the_organisers_network_pads_to_one_length_and_knows_the_frequent_words_only(monkeypatch):
     monkeypatch.setattr(kernel, "CNN_WORDS", 6)
-    cnn = kernel.build_cnn(word_vectors_of(make_model()).pretrained)
+    cnn = kernel.build_cnn(next(layer for layer in make_model().layers if not layer.trainable))
     shapes = [tuple(layer.kernel.shape) for layer in cnn.layers if isinstance(layer, keras.layers.Conv1D)]
     assert shapes == [(2, WIDTH, 128), (3, 128, 128), (4, 128, 128)]
     rows = comments()

@@ -75,7 +75,7 @@ def test_scores_from_packed_vectors_are_those_from_text(text_file, folder):
     for path in (text_file, pack.pack(text_file, folder)):
         kernel.keras.utils.set_random_seed(1)
         embedding_matrix, _ = kernel.build_embedding_matrix([path], WORDS)
-        model = kernel.build_model(kernel.PretrainedVectors(embedding_matrix), 0, lstm_units=8, spatial_dropout=0.0)
+        model = kernel.build_model(kernel.pretrained_vectors(embedding_matrix), 0, lstm_units=8, spatial_dropout=0.0)
         tokens = np.random.default_rng(0).integers(2, len(embedding_matrix), (50, 12))
         scores.append(kernel.ops.convert_to_numpy(kernel.ops.sigmoid(model(tokens)["toxicity"])))
     assert np.abs(scores[0] - scores[1]).max() < 1e-3

@@ -18,28 +18,13 @@ import kernel
 import numpy as np
 import pandas as pd
 import pytest
+from runs import run_notebook, start_notebook
 from scipy.stats import mannwhitneyu, pmean
 from sklearn.metrics import roc_auc_score
 
 SAMPLE = kernel.NOTEBOOK.parent / "tests" / "sample"
 VECTORS = kernel.NOTEBOOK.parent / kernel.SAMPLE_VECTORS
 BIASED = ["muslim", "black", "homosexual_gay_or_lesbian"]  # those that the sample ties to toxicity
-
-
-def start_notebook(output_dir, **settings):
-    """The process of a run of kernel.ipynb in its own folder with the given settings."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KERNEL_")}
-    environment |= {f"KERNEL_{name.upper()}": str(value) for name, value in settings.items()}
-    executed = output_dir / "executed.ipynb"
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar", kernel.NOTEBOOK.name, executed]
-    environment["KERNEL_OUTPUT_DIR"] = str(output_dir)
-    return subprocess.Popen(command, cwd=kernel.NOTEBOOK.parent, env=environment, start_new_session=True)
-
-
-def run_notebook(output_dir, **settings):
-    """Run kernel.ipynb and return its report."""
-    assert start_notebook(output_dir, **settings).wait() == 0
-    return json.loads((output_dir / "report.json").read_text())
 
 
 @pytest.fixture(scope="session")

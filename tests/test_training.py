@@ -79,7 +79,7 @@ def scores_of(model, rows=HOLDOUT_ROWS, **arguments):
 
 
 def make_pretrained():
-    return kernel.PretrainedVectors(np.eye(WORDS, dtype=np.float32))
+    return kernel.pretrained_vectors(np.eye(WORDS, dtype=np.float32))
 
 
 def build_model():

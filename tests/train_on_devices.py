@@ -55,7 +55,7 @@ def main(workers, precision, models, output):
     pretrained = []
     for device in devices:
         with kernel.keras.device(device):
-            pretrained.append(kernel.PretrainedVectors(matrix))
+            pretrained.append(kernel.pretrained_vectors(matrix))
     ensemble = kernel.Ensemble(
         kernel.Settings(epochs=EPOCHS, lstm_units=8, spatial_dropout=0.0, learning_rate=0.02),
         deadline=time.monotonic() + 1e6,
