@@ -1,11 +1,13 @@
 # make run     run kernel.ipynb, on the sample or on what the KERNEL_… variables name
 # make test    run every test, nbval on the notebook included
+# make html    write the last run as a page, kernel.html, its definitions folded away
 # make outputs run the sample and store its outputs in kernel.ipynb
 # make push    push the notebook to Kaggle under your own name
 
 SHELL = bash
 PYTHON = python3
 KAGGLE = .venv/bin/kaggle
+JUPYTER = .venv/bin/jupyter
 OUTPUT = "$${KERNEL_OUTPUT_DIR:-.}"
 # what is stored and tested is the run with the default settings, whatever the caller's environment says
 DEFAULT_SETTINGS = env $$(env | sed -n 's/^\(KERNEL_[A-Z_]*\)=.*/-u \1/p')
@@ -20,6 +22,11 @@ test: .venv/installed
 		--nbval-sanitize-with tests/outputs.cfg kernel.ipynb tests
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+
+html: .venv/installed
+	test -f $(OUTPUT)/kernel.executed.ipynb || $(MAKE) run
+	$(JUPYTER) nbconvert --log-level=ERROR --to html --TemplateExporter.extra_template_paths=tests \
+		--TemplateExporter.template_file=page.html.j2 $(OUTPUT)/kernel.executed.ipynb --output kernel.html
 
 outputs: .venv/installed
 	$(DEFAULT_SETTINGS) .venv/bin/python -c "import nbclient, nbformat; notebook = nbformat.read('kernel.ipynb', 4); \
@@ -44,4 +51,4 @@ push: .venv/installed
 	$(KAGGLE) kernels push -p "$$folder" | tee "$$folder/answer"; \
 	grep -q 'successfully pushed' "$$folder/answer"
 
-.PHONY: run test outputs push
+.PHONY: run test html outputs push

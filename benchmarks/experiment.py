@@ -124,8 +124,8 @@ VARIANTS = {
     "rate: one-cycle": {"rate_factor": one_cycle},
     "average: none": {"averaged_steps": lambda steps: 1.01},
     "average: half an epoch": {"averaged_steps": lambda steps: steps / 2},
-    "dropout: 0.2": {"KERNEL_SPATIAL_DROPOUT": 0.2},
-    "dropout: 0.45": {"KERNEL_SPATIAL_DROPOUT": 0.45},
+    "dropout: 0.2": {"SPATIAL_DROPOUT": 0.2},
+    "dropout: 0.45": {"SPATIAL_DROPOUT": 0.45},
     "network: 64 units": {"KERNEL_LSTM_UNITS": 64},
     "network: 96 units": {"KERNEL_LSTM_UNITS": 96},
     "network: 192 units": {"KERNEL_LSTM_UNITS": 192},
@@ -166,7 +166,7 @@ def train_and_predict(number, epochs, pretrained):
     settings, seed = kernel.settings, kernel.settings.seed + number
     keras.utils.set_random_seed(seed)
     trained_words = kernel.frequent_words * (number % 2)
-    model = kernel.build_model(pretrained, trained_words, settings.lstm_units, settings.spatial_dropout)
+    model = kernel.build_model(pretrained, trained_words, settings.lstm_units)
     data, labels = (kernel.tokens, kernel.offsets), (kernel.labels, kernel.weights)
     batches = kernel.LengthBuckets(*data, kernel.fit_rows, kernel.batch_size, *labels, seed, kernel.identity_terms)
     training = kernel.Training(f"Model {number + 1}", epochs * len(batches), settings.learning_rate, float("inf"))
@@ -218,6 +218,7 @@ def run_variant(variant, environment, source, models, epochs):
             patches.enter_context(patch.object(kernel, definition, replacement))
         run_sections(environment | changed)
         prepared()
+        kernel.prepare_backend(kernel.settings.seed, kernel.devices)
         pretrained = kernel.pretrained_vectors(kernel.embedding_matrix)
         return zip(*[train_and_predict(number, epochs, pretrained) for number in range(models)], strict=True)
 

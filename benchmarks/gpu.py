@@ -135,7 +135,7 @@ def print_speed(pretrained, data, steps, units, batch_size):
     rows = np.random.default_rng(2).permutation(len(weights))
     batches = kernel.LengthBuckets(tokens, offsets, rows, batch_size, labels, weights, seed=1)
     steps_of_epoch = len(batches)
-    model = kernel.build_model(pretrained, kernel.ops.shape(pretrained.embeddings)[0] // 8, units, spatial_dropout=0.3)
+    model = kernel.build_model(pretrained, kernel.ops.shape(pretrained.embeddings)[0] // 8, units)
     training = TimedTraining("speed", WARM_UP_STEPS + steps, 4e-3, float("inf"))
     with Busy() as busy, redirect_stdout(StringIO()):
         kernel.train_model(model, batches, training)

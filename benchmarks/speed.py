@@ -54,7 +54,7 @@ class SecondEpoch(kernel.Training):
 def seconds_of_epoch(pretrained, number_of_rows, kind=kernel.LengthBuckets):
     """Seconds of an epoch on so many of the comments, in batches of a kind."""
     rows = kernel.fit_rows[:: len(kernel.fit_rows) // number_of_rows][:number_of_rows]
-    model = kernel.build_model(pretrained, kernel.frequent_words, kernel.settings.lstm_units, spatial_dropout=0.3)
+    model = kernel.build_model(pretrained, kernel.frequent_words, kernel.settings.lstm_units)
     data = kernel.tokens, kernel.offsets, rows, kernel.batch_size, kernel.labels, kernel.weights
     batches = kind(*data, 1, kernel.identity_terms)
     training = SecondEpoch("speed", 2 * len(batches), 1e-3, float("inf"))

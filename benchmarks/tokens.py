@@ -35,7 +35,7 @@ def ours(comments):
     import kernel
 
     tokens, offsets, words = kernel.tokenize(comments, max_tokens=220)
-    vocabulary, _ = kernel.build_vocabulary(tokens, words)
+    vocabulary, _, tokens = kernel.build_vocabulary(tokens, words)
     tokens, _ = kernel.fill_empty(tokens, offsets)
     return f"{len(tokens):,} tokens, {len(vocabulary):,} distinct"
 

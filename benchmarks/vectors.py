@@ -5,7 +5,6 @@ words, of which the vocabulary is 300,000. The usual way is a dict of all vector
 as np.asarray(line.split(" ")[1:]), which keeps them as text until they are used, or turned into float32 at once.
 """
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -46,8 +45,8 @@ def ours(prepared):
     import kernel
 
     path, vocabulary = prepared
-    embedding_matrix, found = kernel.build_embedding_matrix([path], vocabulary)
-    return summary(embedding_matrix, int(found.sum()))
+    embedding_matrix, has_vector = kernel.build_embedding_matrix([path], vocabulary)
+    return summary(embedding_matrix, int(has_vector.sum()))
 
 
 def usual(prepared, dtype=None):
@@ -99,14 +98,13 @@ def compare_text(folder):
 def compare_pack(folder):
     from pack import pack
 
-    path = folder / "crawl_2m.vec"
-    about_path = folder / "crawl_2m.pack.json"
-    if not about_path.exists():
+    path, packed = folder / "crawl_2m.vec", folder / "crawl_2m.vectors.npy"
+    if not packed.exists():
         make_file(path, PACK_WORDS)
         pack(path, folder)
         path.unlink()
-    rounds = [in_new_process(prepare, ours, about_path, PACK_WORDS, PACK_VOCABULARY) for _ in range(ROUNDS)]
-    size = sum(part["bytes"] for part in json.loads(about_path.read_text())["files"].values()) / 2**20
+    rounds = [in_new_process(prepare, ours, packed, PACK_WORDS, PACK_VOCABULARY) for _ in range(ROUNDS)]
+    size = (packed.stat().st_size + packed.with_suffix(".txt").stat().st_size) / 2**20
     print(f"Pack of {PACK_WORDS:,} words, {size:,.0f} MB, opened for a vocabulary of {PACK_VOCABULARY:,}:")
     print_median("ours", rounds)
 

@@ -22,10 +22,8 @@ import kernel  # noqa: E402  the notebook's definitions
 def write_token_lines(csv_paths, output):
     """Write one line of lower-case tokens for each comment of the csv files."""
     for path in csv_paths:
-        comments = kernel.read_columns(path, ["comment_text"])["comment_text"].tolist()
-        for start in range(0, len(comments), kernel.CHUNK):
-            text = " ".join(kernel.cut(comments[start : start + kernel.CHUNK])).lower()
-            output.write(text.replace(f" {kernel.END}", "\n").replace("\n ", "\n"))
+        for comment in kernel.read_columns(path, ["comment_text"])["comment_text"]:
+            output.write(" ".join(kernel.cut(comment)).lower() + "\n")
 
 
 def write_vectors(vectors, path):

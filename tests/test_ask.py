@@ -1,4 +1,4 @@
-"""Section 13, Ask it: saved models score new text as they did before."""
+"""Ask it: saved models score new text as they did before."""
 
 import kernel
 import numpy as np
@@ -16,7 +16,7 @@ def trained():
     kernel.keras.utils.set_random_seed(0)
     generator = np.random.default_rng(0)
     pretrained = kernel.pretrained_vectors(generator.normal(size=(len(VOCABULARY) + 2, 5)).astype(np.float32))
-    models = [kernel.build_model(pretrained, trained_words, 4, spatial_dropout=0.3) for trained_words in TRAINED_WORDS]
+    models = [kernel.build_model(pretrained, trained_words, 4) for trained_words in TRAINED_WORDS]
     for model in models:
         for weight in model.trainable_weights:
             weight.assign(weight + generator.normal(size=weight.shape, scale=0.1))

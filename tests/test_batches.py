@@ -1,4 +1,4 @@
-"""Section 8, Batches: identity terms swapped; every row once, among rows of its length, with its own labels."""
+"""Batches: identity terms swapped; every row once, among rows of its length, with its own labels."""
 
 import math
 from unittest import mock

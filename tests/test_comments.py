@@ -1,4 +1,4 @@
-"""Section 3: what is read from the competition's files, and which files are refused."""
+"""Comments: what is read from the competition's files, and which files are refused."""
 
 import csv
 import re

@@ -37,6 +37,6 @@ def test_vectors_are_found_for_the_words_as_the_notebook_cuts_them(tmp_path):
     output = tmp_path / "comments.vec"
     command = [sys.executable, FOLDER / "embeddings" / "train.py", comments, "--output", output, "--width", "5"]
     subprocess.run(command, check=True)
-    tokens = kernel.cut(["I don’t think SO!"])[:-1]
-    _, found = kernel.build_embedding_matrix([Path(output)], tokens)
-    assert found[2:].all()
+    tokens = kernel.cut("I don’t think SO!")
+    _, has_vector = kernel.build_embedding_matrix([Path(output)], tokens)
+    assert has_vector.all()

@@ -1,4 +1,4 @@
-"""Sections 10 to 12: other models, intervals, errors and the leaderboard, against plain counting and scikit-learn."""
+"""Evaluation: other models, intervals, errors and the leaderboard, against plain counting and scikit-learn."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Section 7, Holdout: one text on one side, all labels on both."""
+"""Holdout: one text on one side, all labels on both."""
 
 import re
 

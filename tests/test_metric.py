@@ -1,4 +1,4 @@
-"""Section 4: the competition's metric, against the organisers' figures, the paper's definitions and scikit-learn."""
+"""Metric: the competition's metric, against the organisers' figures, the paper's definitions and scikit-learn."""
 
 import warnings
 from pathlib import Path

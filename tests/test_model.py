@@ -1,4 +1,4 @@
-"""Section 9, Model: what a score may depend on, what learns and what does not, and the loss."""
+"""Model: what a score may depend on, what learns and what does not, and the loss."""
 
 import keras
 import kernel
@@ -18,7 +18,7 @@ def make_model(seed=0):
     keras.utils.set_random_seed(seed)
     generator = np.random.default_rng(seed)
     pretrained = kernel.pretrained_vectors(generator.normal(size=(WORDS, WIDTH)).astype(np.float32))
-    model = kernel.build_model(pretrained, TRAINED_WORDS, UNITS, spatial_dropout=0.0)
+    model = kernel.build_model(pretrained, TRAINED_WORDS, UNITS)
     for layer in model.layers:
         if isinstance(layer, keras.layers.Dropout):
             layer.rate = 0.0
@@ -224,7 +224,7 @@ def test_loss_of_certain_scores_is_finite():
 
 def test_models_share_the_pretrained_vectors_and_nothing_else():
     pretrained = kernel.pretrained_vectors(np.ones((WORDS, WIDTH), np.float32))
-    models = [kernel.build_model(pretrained, TRAINED_WORDS, UNITS, 0.0) for _ in range(2)]
+    models = [kernel.build_model(pretrained, TRAINED_WORDS, UNITS) for _ in range(2)]
     one, other = ({id(weight) for weight in model.weights} for model in models)
     assert one & other == {id(pretrained.embeddings)}
 

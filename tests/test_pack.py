@@ -1,6 +1,5 @@
 """Packed word vectors, as embeddings/README.md says: the same vectors, opened fast, damage noticed."""
 
-import json
 import sys
 
 import kernel
@@ -34,16 +33,12 @@ def folder(tmp_path):
     return folder
 
 
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def test_packed_vectors_are_the_text_vectors(text_file, folder):
-    about_path = pack.pack(text_file, folder)
-    assert json.loads(about_path.read_text())["words"] == len(WORDS)
+    packed = pack.pack(text_file, folder)
+    assert np.load(packed).shape == (len(WORDS), WIDTH)
     vocabulary = ["Word3", "word24", "unknown", "word0"]
     from_text, found_in_text = kernel.build_embedding_matrix([text_file], vocabulary)
-    from_pack, found_in_pack = kernel.build_embedding_matrix([about_path], vocabulary)
+    from_pack, found_in_pack = kernel.build_embedding_matrix([packed], vocabulary)
     assert np.array_equal(found_in_pack, found_in_text)
     assert from_pack.dtype == np.float32
     assert np.allclose(from_pack, from_text, rtol=2**-11, atol=1e-7)  # half precision keeps 11 bits
@@ -57,7 +52,7 @@ def test_folder_stands_for_all_its_packs_side_by_side(text_file, folder):
     pack.pack(other, folder)
     settings = kernel.settings_from({"KERNEL_VECTOR_FILES": str(folder)})
     files = kernel.find_vector_files(settings, folder)
-    assert [path.name for path in files] == ["other.pack.json", "text.pack.json"]
+    assert [path.name for path in files] == ["other.vectors.npy", "text.vectors.npy"]
     embedding_matrix, _ = kernel.build_embedding_matrix(files, ["word2"])
     assert embedding_matrix.shape == (3, 2 + WIDTH)
     assert embedding_matrix[2, :2].tolist() == [3, 4]
@@ -66,8 +61,8 @@ def test_folder_stands_for_all_its_packs_side_by_side(text_file, folder):
 def test_packs_attached_on_kaggle_are_found(text_file, tmp_path):
     attached = tmp_path / "input" / "datasets" / "someone" / "packed-word-vectors"
     attached.mkdir(parents=True)
-    about_path = pack.pack(text_file, attached)
-    assert kernel.find_vector_files(kernel.Settings(), tmp_path, tmp_path / "input") == (about_path,)
+    packed = pack.pack(text_file, attached)
+    assert kernel.find_vector_files(kernel.Settings(), tmp_path, tmp_path / "input") == (packed,)
 
 
 def test_scores_from_packed_vectors_are_those_from_text(text_file, folder):
@@ -75,48 +70,11 @@ def test_scores_from_packed_vectors_are_those_from_text(text_file, folder):
     for path in (text_file, pack.pack(text_file, folder)):
         kernel.keras.utils.set_random_seed(1)
         embedding_matrix, _ = kernel.build_embedding_matrix([path], WORDS)
-        model = kernel.build_model(kernel.pretrained_vectors(embedding_matrix), 0, lstm_units=8, spatial_dropout=0.0)
+        model = kernel.build_model(kernel.pretrained_vectors(embedding_matrix), 0, lstm_units=8)
         tokens = np.random.default_rng(0).integers(2, len(embedding_matrix), (50, 12))
         scores.append(kernel.ops.convert_to_numpy(kernel.ops.sigmoid(model(tokens)["toxicity"])))
     assert np.abs(scores[0] - scores[1]).max() < 1e-3
     assert np.ptp(scores[0]) > 1e-2
-
-
-@pytest.mark.parametrize("chunks_done", [0, 1, 3])
-def test_interrupted_run_goes_on_where_it_stopped(text_file, tmp_path, folder, monkeypatch, chunks_done):
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    pack.pack(text_file, whole)
-
-    monkeypatch.setattr(pack, "LINES_AT_ONCE", 5)
-    packed = []
-    pack_lines = pack.pack_lines
-
-    def stop_after_some_chunks(path, chunk, width):
-        if len(packed) == chunks_done:
-            raise KeyboardInterrupt
-        packed.append(chunk)
-        return pack_lines(path, chunk, width)
-
-    monkeypatch.setattr(pack, "pack_lines", stop_after_some_chunks)
-    with pytest.raises(KeyboardInterrupt):
-        pack.pack(text_file, folder)
-    with (folder / "text.vectors.f16").open("ab") as vectors:
-        vectors.write(b"half a row")
-
-    parsed = []
-    monkeypatch.setattr(
-        pack, "pack_lines", lambda path, chunk, width: parsed.extend(chunk) or pack_lines(path, chunk, width)
-    )
-    pack.pack(text_file, folder)
-    assert contents(folder) == contents(whole)
-    assert len(parsed) == 27 - 5 * chunks_done
-
-
-def test_complete_pack_is_not_made_again(text_file, folder, monkeypatch):
-    pack.pack(text_file, folder)
-    monkeypatch.delattr(pack, "pack_lines")
-    pack.pack(text_file, folder)
 
 
 def test_changed_text_is_packed_anew(text_file, folder):
@@ -127,18 +85,31 @@ def test_changed_text_is_packed_anew(text_file, folder):
     assert embedding_matrix[2].tolist() == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("name", ["text.vectors.f16", "text.words.txt"])
-@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"X" + data[1:], lambda data: data + b"X"])
-def test_damage_is_noticed(text_file, folder, name, damage):
-    about_path = pack.pack(text_file, folder)
-    (folder / name).write_bytes(damage((folder / name).read_bytes()))
-    with pytest.raises(ValueError, match=f"{name}.*damaged"):
-        kernel.build_embedding_matrix([about_path], WORDS)
+@pytest.mark.parametrize("ending", ["npy", "txt"])
+def test_a_file_that_was_cut_off_is_noticed(text_file, folder, ending):
+    packed = pack.pack(text_file, folder)
+    damaged = folder / f"text.vectors.{ending}"
+    damaged.write_bytes(damaged.read_bytes()[:-8])
+    with pytest.raises(ValueError, match="text.vectors.npy"):
+        kernel.build_embedding_matrix([packed], WORDS)
 
 
-@pytest.mark.parametrize("line", ["word30 1 2 3 4 5\n", "word30 1 2 3 4 5 x\n", "word30 1 2 3 4 5 1e9\n"])
-def test_broken_line_is_named(text_file, folder, line):
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("word30 1 2 3 4 5\n", "text.vec: line 28, word 'word30'"),
+        ("word30 1 2 3 4 5 x\n", "text.vec: line 28, word 'word30'"),
+        ("word30 1 2 3 4 5 1e9\n", "text.vec, word 'word30': .*half precision"),
+    ],
+)
+def test_broken_line_is_named(text_file, folder, line, named):
     with text_file.open("a") as text:
         text.write(line)
-    with pytest.raises(ValueError, match="text.vec, line 28, word 'word30'"):
+    with pytest.raises(ValueError, match=named):
         pack.pack(text_file, folder)
+
+
+def test_of_a_word_that_stands_twice_the_first_vector_counts(text_file, folder):
+    with text_file.open("a") as text:
+        text.write("word3 9 9 9 9 9 9\n")
+    test_packed_vectors_are_the_text_vectors(text_file, folder)

@@ -1,4 +1,4 @@
-"""Section 2: what the environment can set, and where the files are found."""
+"""Settings: what the environment can set, and where the files are found."""
 
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
@@ -35,7 +35,6 @@ def test_every_default_lies_within_its_own_limits():
         ("KERNEL_EPOCHS", "12", 12),
         ("KERNEL_LEARNING_RATE", "5e-4", 0.0005),
         ("KERNEL_TIME_LIMIT", "3600", 3600.0),
-        ("KERNEL_SPATIAL_DROPOUT", "0", 0.0),
         ("KERNEL_INPUT_DIR", "/data/my comments", Path("/data/my comments")),
         ("KERNEL_OUTPUT_DIR", "out", Path("out")),
         ("KERNEL_VECTOR_FILES", "one.vec", (Path("one.vec"),)),
@@ -88,7 +87,6 @@ def test_number_that_makes_no_sense_is_refused(name, text):
         ("KERNEL_MAX_TOKENS", "0"),
         ("KERNEL_HOLDOUT_SHARE", "0"),  # nothing to score the model on
         ("KERNEL_HOLDOUT_SHARE", "1"),  # nothing to learn from
-        ("KERNEL_SPATIAL_DROPOUT", "1"),  # nothing left of a comment
         ("KERNEL_LEARNING_RATE", "0"),
         ("KERNEL_TIME_LIMIT", "0"),
         ("KERNEL_TIME_LIMIT", "inf"),

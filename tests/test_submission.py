@@ -1,4 +1,4 @@
-"""Section 12: what is written is whole and valid, or nothing is written."""
+"""Submission: what is written is whole and valid, or nothing is written."""
 
 import csv
 import json

@@ -1,12 +1,10 @@
-"""Section 5, Tokens: how comments are cut, and the numbers and offsets that stand for them."""
+"""Tokens: how comments are cut, and the numbers and offsets that stand for them."""
 
 from collections import Counter
 from itertools import chain, groupby
-from unittest import mock
 
 import kernel
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -14,14 +12,7 @@ from hypothesis import strategies as st
 PIECES = ["don't", "N’T", "!", "aaa", "_", "a", "B", "&amp;", "&#39;s", "http://a.b", "www.", "\0", "é", "\u0301", "😀"]
 WRITTEN = st.lists(st.sampled_from([*PIECES, " ", " ", "\n"]), max_size=12).map("".join)
 COMMENTS = st.lists(WRITTEN | st.text(max_size=8))
-ROWS = st.lists(st.lists(st.integers(0, 2), max_size=12), min_size=1, max_size=8)
 checked = settings(max_examples=100, deadline=None)
-
-
-def flat(rows):
-    """Numbers and offsets of a list of lists."""
-    lengths = np.array([len(row) for row in rows])
-    return np.array([*chain(*rows)], np.int32), np.append(0, np.cumsum(lengths))
 
 
 def nested(numbers, offsets):
@@ -30,23 +21,13 @@ def nested(numbers, offsets):
     return [numbers[start:end].tolist() for start, end in zip(offsets[:-1], offsets[1:], strict=True)]
 
 
-def cut(comment):
-    *tokens, end = kernel.cut([comment])
-    assert end == kernel.END and kernel.END not in tokens
-    return tokens
+def without_repeats(tokens):
+    return [token for _, run in groupby(tokens) for token in [*run][:3]]
 
 
-def without_repeats(row):
-    return [token for _, run in groupby(row) for token in [*run][:3]]
-
-
-def head_and_tail(row, max_tokens):
+def head_and_tail(tokens, max_tokens):
     tail = max_tokens // 4
-    return row if len(row) <= max_tokens else row[: max_tokens - tail] + row[-tail:]
-
-
-def shortened(row, max_tokens):
-    return head_and_tail(without_repeats(row), max_tokens)
+    return tokens if len(tokens) <= max_tokens else tokens[: max_tokens - tail] + tokens[-tail:]
 
 
 @pytest.mark.parametrize(
@@ -95,40 +76,33 @@ def shortened(row, max_tokens):
     ],
 )
 def test_cut(comment, tokens):
-    assert cut(comment) == tokens.split()
+    assert kernel.cut(comment) == tokens.split()
 
 
 @checked
-@given(COMMENTS.filter(len), st.sampled_from([1, 2, 3, 10_000]))
-@example(["a http:", "b", "", "", "\u0301c", "&", "amp;"], 10_000)
-def test_rows_hold_the_tokens_of_their_comment(comments, chunk):
-    with mock.patch.object(kernel, "CHUNK", chunk):
-        numbers, offsets, words = kernel.tokenize(pd.Series(comments), max_tokens=8)
-    rows = [cut(comment) for comment in comments]
+@given(COMMENTS)
+@example(["a http:", "b", "", "", "\u0301c", "&", "amp;", "!!!!!", "a a a a b b b b b b"])
+def test_rows_hold_the_tokens_of_their_comment(comments):
+    numbers, offsets, words = kernel.tokenize(comments, max_tokens=8)
+    rows = [head_and_tail(without_repeats(kernel.cut(comment)), 8) for comment in comments]
     assert words == list(dict.fromkeys(chain(*rows)))  # in the order of their first appearance
-    assert nested(numbers, offsets) == [[words.index(word) for word in shortened(row, 8)] for row in rows]
+    assert nested(numbers, offsets) == [[words.index(word) for word in row] for row in rows]
     assert numbers.dtype == np.int32 and offsets.dtype == np.int64
 
 
-def test_rows_keep_their_order_whatever_the_index():
-    numbers, offsets, words = kernel.tokenize(pd.Series(["a b", "b", "c"], index=[1, 0, 0]), 220)
-    assert (nested(numbers, offsets), words) == ([[0, 1], [1], [2]], ["a", "b", "c"])
+@checked
+@given(st.lists(st.sampled_from("abc"), max_size=12))
+@example([*"aaaabaaaaa"])
+def test_repeats_are_shortened(tokens):
+    assert kernel.shorten(tokens, 100) == without_repeats(tokens)
 
 
 @checked
-@given(ROWS)
-@example([[0, 0, 0], [0, 0], [], [0, 0, 0, 0, 0], [0]])
-def test_repeats_are_shortened_within_a_comment(rows):
-    assert nested(*kernel.shorten_repeats(*flat(rows))) == [without_repeats(row) for row in rows]
-
-
-@checked
-@given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(4, 12))
-@example([4, 5, 4, 0, 9], 4)
-def test_head_and_tail_are_kept(lengths, max_tokens):
-    rows = [list(range(100 * row, 100 * row + length)) for row, length in enumerate(lengths)]
-    kept = [head_and_tail(row, max_tokens) for row in rows]
-    assert nested(*kernel.keep_head_and_tail(*flat(rows), max_tokens)) == kept
+@given(st.integers(0, 30), st.integers(4, 12))
+@example(5, 4)
+def test_head_and_tail_are_kept(length, max_tokens):
+    tokens = [str(number) for number in range(length)]
+    assert kernel.shorten(tokens, max_tokens) == head_and_tail(tokens, max_tokens)
 
 
 @checked
@@ -136,19 +110,21 @@ def test_head_and_tail_are_kept(lengths, max_tokens):
 def test_vocabulary_falls_in_frequency(numbers):
     words = list("jihgfedcba")
     count = Counter(words[number] for number in numbers)
-    tokens = np.array(numbers, np.int32)
-    vocabulary, counts = kernel.build_vocabulary(tokens, words)
+    vocabulary, counts, tokens = kernel.build_vocabulary(np.array(numbers, np.int32), words)
     assert vocabulary == sorted(words, key=lambda word: -count[word])  # sorted() leaves ties in their order
     assert counts.tolist() == [count[word] for word in vocabulary]
     # 0 is padding, 1 the unknown word
     assert tokens.tolist() == [2 + vocabulary.index(words[number]) for number in numbers]
+    assert tokens.dtype == np.int32
 
 
 @checked
 @given(st.lists(st.lists(st.integers(2, 9), max_size=3), min_size=1, max_size=8))
 @example([[], [2], [], [], [3, 4], []])
 @example([[], []])
+@example([[2]])
 def test_empty_comments_get_one_unknown_token(rows):
-    tokens, offsets = kernel.fill_empty(*flat(rows))
+    offsets = np.append(0, np.cumsum([len(row) for row in rows]))
+    tokens, offsets = kernel.fill_empty(np.array([*chain(*rows)], np.int32), offsets)
     assert nested(tokens, offsets) == [row or [kernel.UNKNOWN] for row in rows]
     assert tokens.dtype == np.int32

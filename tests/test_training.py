@@ -1,4 +1,4 @@
-"""Section 10, Training: the learning rate, the clock, the moving average, overflow, and scores that can be repeated."""
+"""Training: the learning rate, the clock, the moving average, overflow, and scores that can be repeated."""
 
 import gc
 import threading
@@ -83,7 +83,7 @@ def make_pretrained():
 
 
 def build_model():
-    return kernel.build_model(make_pretrained(), WORDS, lstm_units=8, spatial_dropout=0.1)
+    return kernel.build_model(make_pretrained(), WORDS, lstm_units=8)
 
 
 def make_batches(rows=FIT_ROWS, weights=None, seed=1):
@@ -419,7 +419,7 @@ def test_what_is_kept_of_a_model_is_what_it_predicted_and_learned():
         logits = model.logits[: len(HOLDOUT_ROWS)]
         assert model.history[-1]["auc"] == roc_auc_score(TOXIC[HOLDOUT_ROWS], logits)
         assert len(model.history) == 2 and model.steps == 2 * 26
-        rebuilt = kernel.build_model(make_pretrained(), model.trained_words, lstm_units=4, spatial_dropout=0.1)
+        rebuilt = kernel.build_model(make_pretrained(), model.trained_words, lstm_units=4)
         for variable, weight in zip(rebuilt.trainable_weights, model.weights, strict=True):
             variable.assign(weight)
         assert np.allclose(scores_of(rebuilt), logits, rtol=0, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Section 6, Vectors: word vectors from files, the look-up of a word, and who learns a vector of its own."""
+"""Vectors: word vectors from files, the look-up of a word, and who learns a vector of its own."""
 
 import gzip
 import zipfile
@@ -15,9 +15,9 @@ def write(path, *lines):
 
 def vectors_of(vocabulary, *paths):
     """The vector of each word of the vocabulary, lists of numbers."""
-    embedding_matrix, found = kernel.build_embedding_matrix(paths, vocabulary)
-    assert embedding_matrix.dtype == np.float32
-    assert not embedding_matrix[: kernel.UNKNOWN + 1].any() and not found[: kernel.UNKNOWN + 1].any()
+    embedding_matrix, has_vector = kernel.build_embedding_matrix(paths, vocabulary)
+    assert embedding_matrix.dtype == np.float32 and has_vector.shape == (len(vocabulary),)
+    assert not embedding_matrix[: kernel.UNKNOWN + 1].any()
     return embedding_matrix[kernel.UNKNOWN + 1 :].tolist()
 
 
@@ -53,8 +53,8 @@ def test_files_stand_side_by_side(tmp_path):
     vocabulary = ["left", "both", "neither", "right"]
     vectors = [[4, 5, 6, 0, 0], [1, 2, 3, 9, 10], [0, 0, 0, 0, 0], [0, 0, 0, 7, 8]]
     assert vectors_of(vocabulary, wide, narrow) == vectors
-    _, found = kernel.build_embedding_matrix((wide, narrow), vocabulary)
-    assert found.tolist() == [False, False, True, True, False, True]  # after padding and the unknown word
+    _, has_vector = kernel.build_embedding_matrix((wide, narrow), vocabulary)
+    assert has_vector.tolist() == [True, True, False, True]
 
 
 def test_first_of_two_lines_of_a_word_wins(tmp_path):
@@ -102,7 +102,7 @@ def test_no_look_up_under_another_word(tmp_path, word, other):
 )
 def test_broken_line(tmp_path, values, what):
     path = write(tmp_path / "words.vec", "2 3", "good 1 2 3", f"broken {values}")
-    with pytest.raises(ValueError, match=rf"words\.vec, line 3, word 'broken': .*{what}"):
+    with pytest.raises(ValueError, match=rf"words\.vec: line 3, word 'broken': .*{what}"):
         vectors_of(["good", "broken"], path)
     assert vectors_of(["good"], path) == [[1, 2, 3]]  # only the lines of wanted words are read
 
@@ -120,7 +120,7 @@ def test_zip_must_hold_one_file(tmp_path, names):
     with zipfile.ZipFile(tmp_path / "words.zip", "w") as archive:
         for name in names:
             archive.writestr(name, "known 1 2\n")
-    with pytest.raises(ValueError, match=rf"words\.zip holds {len(names)} files"):
+    with pytest.raises(ValueError, match=rf"words\.zip: holds {len(names)} files"):
         vectors_of(["known"], tmp_path / "words.zip")
 
 
@@ -135,6 +135,6 @@ def test_packed_file_that_was_cut_off(tmp_path, name):
 
 
 def test_coverage():
-    found = np.array([False, False, True, False, True, False])  # the first two are no words
-    coverage = kernel.vector_coverage(found, np.array([60, 30, 8, 2]))
+    has_vector = np.array([True, False, True, False])
+    coverage = kernel.vector_coverage(has_vector, np.array([60, 30, 8, 2]))
     assert coverage == {"vocabulary": 0.5, "running_text": 0.68}

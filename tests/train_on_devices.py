@@ -49,7 +49,7 @@ def main(workers, precision, models, output):
     devices = kernel.find_devices(workers, use_gpu=False)
     kernel.prepare_backend(1, devices)
     mixed_precision.set_dtype_policy(precision)
-    kernel.Training = Watched
+    kernel.Training, kernel.SPATIAL_DROPOUT = Watched, 0.0
     tokens, offsets, labels, weights = make_data()
     matrix = np.random.default_rng(1).normal(size=(WORDS, WIDTH)).astype(np.float32)
     pretrained = []
@@ -57,7 +57,7 @@ def main(workers, precision, models, output):
         with kernel.keras.device(device):
             pretrained.append(kernel.pretrained_vectors(matrix))
     ensemble = kernel.Ensemble(
-        kernel.Settings(epochs=EPOCHS, lstm_units=8, spatial_dropout=0.0, learning_rate=0.02),
+        kernel.Settings(epochs=EPOCHS, lstm_units=8, learning_rate=0.02),
         deadline=time.monotonic() + 1e6,
         most_models=models,
         workers=workers,
@@ -84,7 +84,7 @@ def main(workers, precision, models, output):
         toxic=labels["toxicity"][:, 0],
         seen=Watched.steps_seen,
         dtypes=[str(weight.dtype) for model in trained for weight in model.weights],
-        compute_dtype=kernel.build_model(pretrained[0], 0, 8, 0.0).compute_dtype,
+        compute_dtype=kernel.build_model(pretrained[0], 0, 8).compute_dtype,
         scored_in=str(ops.convert_to_numpy(trained[0].logits).dtype),
     )
 
