@@ -179,7 +179,7 @@ def train_and_predict(number, epochs, pretrained):
 
 
 def lowest_auc(toxic, logits, mentioned):
-    return np.nanmin(kernel.bias_figures(kernel.BIAS_AUCS, toxic, kernel.dense_ranks(logits), mentioned))
+    return np.nanmin(kernel.bias_metrics(kernel.BIAS_AUCS, toxic, kernel.dense_ranks(logits), mentioned))
 
 
 def figures(logits):

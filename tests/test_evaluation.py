@@ -61,7 +61,7 @@ def test_intervals_hold_95_of_100_draws():
     toxic, scores, mentioned = comments()
     drawn = kernel.bootstrap(toxic, scores, mentioned, resamples=100, seed=1)
     bias = kernel.bias_table(toxic, scores, mentioned).loc["LSTM"]
-    texts = kernel.with_intervals(bias[list(kernel.BIAS_FIGURES)], drawn["LSTM"].drop(columns="all", level=0))
+    texts = kernel.with_intervals(bias[list(kernel.BIAS_METRICS)], drawn["LSTM"].drop(columns="all", level=0))
     for identity, row in texts.iterrows():
         for figure, text in row.items():
             value, low, high = map(float, re.findall(r"-?\d\.\d{4}", text))

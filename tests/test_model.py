@@ -144,7 +144,7 @@ def train_step(model, loss_weights, labels, weights=None):
     """One plain step on a batch of comments; {path of weight: how much it moved}."""
     model.compile(
         keras.optimizers.SGD(1.0),
-        loss=dict.fromkeys(model.output, kernel.known_crossentropy),
+        loss=dict.fromkeys(model.output, kernel.masked_crossentropy),
         loss_weights=loss_weights,
         run_eagerly=True,
     )
@@ -203,23 +203,23 @@ def test_loss_of_shares():
     logit = generator.normal(0, 3, (50, 6)).astype(np.float32)
     probability = 1 / (1 + np.exp(-logit.astype(float)))
     expected = -(shares * np.log(probability) + (1 - shares) * np.log(1 - probability))
-    assert close(kernel.known_crossentropy(shares, logit), expected.mean(axis=1))
+    assert close(kernel.masked_crossentropy(shares, logit), expected.mean(axis=1))
     unknown = generator.random((50, 6)) < 0.5
     shares[unknown], expected[unknown] = NAN, 0
-    assert close(kernel.known_crossentropy(shares, logit), expected.mean(axis=1))
+    assert close(kernel.masked_crossentropy(shares, logit), expected.mean(axis=1))
 
 
 def test_loss_of_hard_labels():
     generator = np.random.default_rng(0)
     toxic = generator.random((200, 1)) < 0.3
     logit = generator.normal(size=(200, 1)).astype(np.float32)
-    loss = np.mean(kernel.known_crossentropy(toxic.astype(np.float32), logit))
+    loss = np.mean(kernel.masked_crossentropy(toxic.astype(np.float32), logit))
     assert loss == pytest.approx(log_loss(toxic[:, 0], 1 / (1 + np.exp(-logit[:, 0].astype(float)))), rel=1e-5)
 
 
 def test_loss_of_certain_scores_is_finite():
     shares, logit = np.float32([[1, 0, 0.5, NAN]]), np.float32([[-1000, 1000, 1000, -1000]])
-    assert np.array_equal(kernel.known_crossentropy(shares, logit), [(1000 + 1000 + 500 + 0) / 4])
+    assert np.array_equal(kernel.masked_crossentropy(shares, logit), [(1000 + 1000 + 500 + 0) / 4])
 
 
 def test_models_share_the_pretrained_vectors_and_nothing_else():
@@ -260,7 +260,7 @@ def test_loss_of_toxicity_is_lower_where_a_harmless_comment_with_an_identity_is_
 
     def loss(toxic, harmless):
         logits = np.array([[toxic], [harmless]], np.float32)
-        of_pairs = kernel.toxicity_loss(labels, logits) - kernel.known_crossentropy(labels[:, :1], logits)
+        of_pairs = kernel.toxicity_loss(labels, logits) - kernel.masked_crossentropy(labels[:, :1], logits)
         return np.mean(ops.convert_to_numpy(of_pairs))
 
     assert loss(1.0, -1.0) < loss(0.0, 0.0) < loss(-1.0, 1.0)
