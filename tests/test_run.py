@@ -245,6 +245,8 @@ def test_a_run_without_identity_labels_has_no_final_score_but_a_submission(tmp_p
     assert report["scores"]["LSTM"]["final_score"] is None
     assert report["worst_identity"] is None
     assert "enough comments" in report["more_than_chance"]
+    auc = report["scores"]["LSTM"]["overall_auc"]
+    assert f"has the overall auc {auc:.4f}" in (tmp_path / "models" / "README.md").read_text()
     check_submission(tmp_path, folder)
 
 

@@ -2,12 +2,14 @@
 
 import gc
 import threading
+import warnings
 from collections import Counter
 from functools import partial
 from types import SimpleNamespace
 
 import kernel
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -240,7 +242,7 @@ def test_an_interrupt_ends_the_training_after_a_step():
     assert training.steps == 31 and len(training.history) == 2
 
 
-def test_a_cnn_that_diverges_is_left_out_with_a_warning():
+def test_a_cnn_that_diverges_has_no_scores():
     labels, holdout = {"toxicity": LABELS["toxicity"][:, :1]}, kernel.LengthBuckets(TOKENS, OFFSETS, HOLDOUT_ROWS)
 
     def train_cnn(weights):
@@ -249,8 +251,7 @@ def test_a_cnn_that_diverges_is_left_out_with_a_warning():
 
     scores, rows = train_cnn(np.ones(ROWS, np.float32))
     assert scores.shape == HOLDOUT_ROWS.shape and rows == len(FIT_ROWS)
-    with pytest.warns(UserWarning, match="CNN diverged"):
-        assert train_cnn(spoilt(np.inf)) == (None, 0)
+    assert train_cnn(spoilt(np.inf)) == (None, 0)
 
 
 def test_rate_factor():
@@ -449,3 +450,53 @@ def test_scores_are_averaged():
     scores = kernel.average_scores(list(logits))
     assert scores == pytest.approx(expit(logits.astype(float)).mean(axis=0), rel=1e-12)
     assert ((scores >= 0) & (scores <= 1)).all()
+
+
+def trained_model(number, steps, logit=0.0):
+    return kernel.TrainedModel(number, 0, [np.zeros(1, np.float32)], np.full(ROWS, logit), steps, [{"loss": 0.5}])
+
+
+@pytest.mark.parametrize(
+    "steps, averaged",
+    [([100], [0]), ([44, 45], [0, 1]), ([5, 100], [1]), ([100, 50, 49], [0, 1]), ([None, 30], [1]), ([None], [])],
+)
+def test_models_with_half_the_steps_of_the_longest_trained_are_averaged(steps, averaged):
+    """Whichever ends first. None: the model diverged."""
+    models = [trained_model(i, count or 100, 0.0 if count else np.nan) for i, count in enumerate(steps)]
+    for order in (models, models[::-1]):
+        assert [model.number for model in kernel.worth_averaging(order)] == averaged
+
+
+def run_training_cell(output_dir, models, failure=None):
+    """Run the cell that trains the models, with these in place of trained ones, and a worker's failure at the end."""
+
+    def side_by_side(*arguments):
+        yield from models
+        if failure:
+            warnings.warn(failure, stacklevel=2)
+
+    (cell,) = (c for c in kernel.CELLS if " in side_by_side(" in "".join(c["source"]))
+    variables = vars(kernel) | {
+        "settings": kernel.Settings(output_dir=output_dir),
+        **{"side_by_side": side_by_side, "pretrained": [make_pretrained()], "devices": ["cpu:0"], "deadline": 0},
+        **{"tokens": TOKENS, "offsets": OFFSETS, "fit_rows": FIT_ROWS, "batch_size": BATCH_SIZE, "labels": LABELS},
+        **{"weights": None, "identity_terms": (), "holdout_batches": None, "holdout_rows": HOLDOUT_ROWS},
+        **{"test_rows": FIT_ROWS, "holdout_toxic": None, "holdout_mentioned": pd.DataFrame(columns=kernel.IDENTITIES)},
+        **{"most_models": 2, "frequent_words": 0, "train_batches": make_batches(), "vocabulary": [], "clock": {}},
+        "test": pd.DataFrame({"id": FIT_ROWS.astype(str)}),
+    }
+    exec("".join(cell["source"]), variables)
+    return [model.number for model in variables["used"]], pd.read_csv(output_dir / "submission.csv")["prediction"]
+
+
+def test_models_that_diverge_and_workers_that_fail_are_told_of_and_cost_nothing(tmp_path):
+    models = [trained_model(1, 130, np.nan), trained_model(0, 130, 0.0), trained_model(2, 130, 1.0)]
+    with pytest.warns(UserWarning, match="Model 2 diverged"), pytest.warns(UserWarning, match="out of memory"):
+        used, predictions = run_training_cell(tmp_path, models, failure="out of memory")
+    assert used == [0, 2]
+    assert predictions.to_numpy() == pytest.approx((expit(0.0) + expit(1.0)) / 2)
+
+
+def test_when_every_model_diverges_the_run_ends_and_says_what_to_do(tmp_path):
+    with pytest.raises(ValueError, match="lower KERNEL_LEARNING_RATE"), pytest.warns(UserWarning, match="diverged"):
+        run_training_cell(tmp_path, [trained_model(0, 130, np.nan)])
