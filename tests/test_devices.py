@@ -145,6 +145,12 @@ def test_a_gpu_that_is_there_and_not_seen_is_an_error(driver_lists):
     assert kernel.find_devices(None, use_gpu=False) == ["cpu:0"]
 
 
+def test_a_backend_that_would_train_wrongly_is_refused(monkeypatch):
+    monkeypatch.setattr(kernel.keras.config, "backend", lambda: "jax")
+    with pytest.raises(RuntimeError, match="KERAS_BACKEND"):
+        kernel.find_devices(None, use_gpu=None)
+
+
 def test_without_a_gpu_the_cpu_is_used_unless_a_gpu_is_asked_for(driver_lists):
     driver_lists("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
     assert kernel.find_devices(None, use_gpu=None) == ["cpu:0"]
