@@ -242,16 +242,16 @@ def test_an_interrupt_ends_the_training_after_a_step():
     assert training.steps == 31 and len(training.history) == 2
 
 
-def test_a_cnn_that_diverges_has_no_scores():
+def test_a_cnn_that_diverges_has_no_logits():
     labels, holdout = {"toxicity": LABELS["toxicity"][:, :1]}, kernel.LengthBuckets(TOKENS, OFFSETS, HOLDOUT_ROWS)
 
     def train_cnn(weights):
         batches = kernel.LengthBuckets(TOKENS, OFFSETS, FIT_ROWS, BATCH_SIZE, labels, weights, seed=1)
         return kernel.train_cnn(make_pretrained(), batches, 2, PEAK_RATE, UNLIMITED, holdout)
 
-    scores, rows = train_cnn(np.ones(ROWS, np.float32))
-    assert scores.shape == HOLDOUT_ROWS.shape and rows == len(FIT_ROWS)
-    assert train_cnn(spoilt(np.inf)) == (None, 0)
+    logits, rows = train_cnn(np.ones(ROWS, np.float32))
+    assert np.isfinite(logits).all() and logits.shape == HOLDOUT_ROWS.shape and rows == len(FIT_ROWS)
+    assert np.isnan(train_cnn(spoilt(np.inf))[0]).all()
 
 
 def test_rate_factor():

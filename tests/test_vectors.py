@@ -132,9 +132,3 @@ def test_packed_file_that_was_cut_off(tmp_path, name):
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=name):
         vectors_of(["known"], tmp_path / name)
-
-
-def test_coverage():
-    has_vector = np.array([True, False, True, False])
-    coverage = kernel.vector_coverage(has_vector, np.array([60, 30, 8, 2]))
-    assert coverage == {"vocabulary": 0.5, "running_text": 0.68}
