@@ -333,6 +333,22 @@ def test_the_plan_is_made_once_when_the_speed_is_known(clock):
     assert 60 + 19 * 2 + 30 <= seconds <= 60 + 19 * 2 + 34
 
 
+@pytest.mark.parametrize("seconds_of_step, steps", [(2, 20), (0.5, 20), (20, 4)])
+def test_the_plan_is_made_in_time_however_many_steps_there_would_be(clock, seconds_of_step, steps):
+    """After twenty steps, or a quarter of the time: prediction comes after the training."""
+    asked = []
+
+    def replan(seconds_before, seconds_per_step):
+        asked.append(clock.now)
+        return clock.now + seconds_of_step
+
+    start = clock.now
+    training, *_ = pretend_to_train(clock, 200, lambda step: seconds_of_step, planned_steps=100_000, replan=replan)
+    assert seconds_of_step < 1 or asked == [start + steps * seconds_of_step]
+    assert asked[0] - start <= 100
+    assert training.steps <= steps + 2
+
+
 @pytest.mark.parametrize(
     "seconds, most_models, models",
     [(-30, 9, 1), (30, 9, 1), (250, 1, 1), (349, 9, 1), (351, 9, 2), (524, 9, 2), (526, 9, 3), (2500, 9, 9)],
