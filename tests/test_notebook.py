@@ -103,6 +103,11 @@ def test_stored_outputs_are_those_of_one_run_from_top_to_bottom():
     assert [cell.values[0]["execution_count"] for cell in CODE_CELLS] == list(range(1, len(CODE_CELLS) + 1))
 
 
+@pytest.mark.parametrize("cell", [c for c in CODE_CELLS if "run" in c.values[0]["metadata"]["tags"]])
+def test_what_a_cell_shows_is_stored(cell):
+    assert cell["outputs"] or not isinstance(tree(cell).body[-1], ast.Expr)
+
+
 def test_stored_outputs_hold_no_warning_no_path_and_no_time():
     for output in outputs():
         assert output["output_type"] in {"stream", "display_data", "execute_result"}
