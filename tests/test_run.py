@@ -272,6 +272,7 @@ def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest_
             if cell["cell_type"] == "code":
                 exec("".join(cell["source"]), names)
     assert next(looks) * 0.02 < 20
+    assert 0.6 * names["deadline"] < names["clock"]["Training"] < 20  # no model is begun that could not be trained
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["stopped_because"] == "time limit"
     assert fewest_models <= report["models_averaged"] <= len(report["epochs_done"])
