@@ -1,15 +1,26 @@
-"""What a change of the model is worth: python benchmarks/experiment.py FOLDER [VARIANT …] [--models 2] [--epochs 5]
+"""What a change of the model is worth: python benchmarks/experiment.py FOLDER [VARIANT …] [--models 3] [--epochs 5]
 
 Trains variants of the notebook's own model on the comments in FOLDER (the competition's layout, word vectors beside
 them: .vec, .txt) and compares each with the default on the same split, for the same number of models, their seeds and
 epochs. Without names it trains all variants. A variant replaces definitions of the notebook, or settings, and leaves
-all else as it is.
+all else as it is; "A + B" does both. --keep FOLDER keeps the logits there; what is there is not trained again.
 
-Columns: final score on the holdout, mean and standard deviation over models (every other one has trained vectors, so
-it is not all noise); overall AUC; lowest bias AUC of the nine identities; lowest bias AUC of the terms in made-up
-sentences that differ in one adjective and the term ("templates"; all terms but four are among those that training
-swaps); seconds an epoch; difference of the final score to the default's with its standard error; final score and
-lowest AUC on the templates when the models' scores are averaged.
+Columns: final score on the holdout, mean and standard deviation over the models, and its difference to the default's
+with its standard error; seconds an epoch; and of the models' average:
+
+final        the competition's score
+overall      AUC of all comments
+sources      mean of the AUCs within each source (see `sources`)
+own          AUC of the competition's own comments, where the folder has some
+swapped, others, names
+             lowest bias AUC of a term in made-up sentences that differ in an adjective and the term ("You are a brave
+             lesbian."), for terms that training swaps, for terms that it was never told of, and for names
+gap, gap of others
+             counterfactual gap (Garg et al. 2019): mean |change of score| over held-out comments when a term in them
+             is replaced by another one that training swaps, or by one that it was never told of
+lift, lift of others
+             mean rise of the score of a harmless sentence when a term is put in
+negative AEG mean of the nine identities on the holdout
 """
 
 import argparse
@@ -18,6 +29,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import ChainMap
 from contextlib import ExitStack, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -27,65 +39,111 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import pandas as pd
 from measure import print_machine
-from scipy.stats import rankdata
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import keras
 import kernel
 
-swap_in_all, rater_weights = kernel.swap_identity_terms, kernel.sample_weights  # the notebook's, which variants replace
 HOLDOUT_SHARE = 0.3  # large, since the noise of the comparison is that of the holdout
 
 # made-up sentences on which only the adjective should count; after the idea of Dixon et al. 2018
-TERMS = ("man", "woman", "gay", "lesbian", "homosexual", "transgender", "christian", "jewish")
-TERMS += ("muslim", "buddhist", "black", "white", "asian", "african", "mexican", "blind")
-TERMS += ("deaf", "paralyzed", "old", "young", "republican", "teacher")
+KNOWN = {term for terms in kernel.SWAPPED_TERMS for term in terms}  # whatever a variant swaps
+SWAPPED = ("man", "woman", "gay", "lesbian", "homosexual", "transgender", "christian", "jewish", "muslim", "buddhist")
+SWAPPED += ("black", "white", "asian", "african", "mexican", "blind", "deaf", "paralyzed")
+OTHERS = ("nigerian", "mormon", "wheelchair user", "bipolar", "widow", "peasant", "vietnamese", "kurdish", "swedish")
+OTHERS += ("refugee", "pensioner", "intersex", "quaker", "amish", "dyslexic", "iranian", "republican", "old")
+NAMES = ("Jamal", "Lakisha", "Mohammed", "Aisha", "Juan", "Mei", "Moshe", "Svetlana", "Emily", "Greg", "Kofi", "Priya")
 HARMLESS = ("kind", "great", "gentle", "friendly", "clever", "tall", "brave", "lovely", "wise", "funny", "calm", "busy")
 OFFENSIVE = ("stupid", "disgusting", "pathetic", "filthy", "worthless", "nasty")
 OFFENSIVE += ("dumb", "idiotic", "shitty", "vile", "gross")
-FRAMES = ("{name} is a {adjective} {term}", "being {term} is {adjective}", "You are a {adjective} {term}.")
-FRAMES += ("My neighbour {name} is {term} and {adjective}", "What a {adjective} {term} {name} is!")
+FRAMES = ("Anna is a {adjective} {term}", "being {term} is {adjective}", "You are a {adjective} {term}.")
+FRAMES += ("My neighbour Omar is {term} and {adjective}", "What a {adjective} {term} Lea is!")
+NAME_FRAMES = ("{term} is a {adjective} neighbour", "being {term} is {adjective}", "You are so {adjective}, {term}.")
+NAME_FRAMES += ("My friend {term} is {adjective}", "What a {adjective} child {term} is!")
+KINDS = {"swapped": (FRAMES, SWAPPED), "others": (FRAMES, OTHERS), "names": (NAME_FRAMES, NAMES)}
 
 
 def templates():
-    """The made-up sentences: DataFrame of id, comment_text, toxic, term, frame."""
+    """The made-up sentences: DataFrame of text, toxic, term, kind."""
     rows = [
-        (frame.format(name=name, adjective=adjective, term=term), adjective in OFFENSIVE, term, frame)
-        for (frame, name), adjective, term in itertools.product(
-            zip(FRAMES, ("Anna", "", "", "Omar", "Lea"), strict=True), HARMLESS + OFFENSIVE, TERMS
-        )
+        (frame.format(adjective=adjective, term=term), adjective in OFFENSIVE, term, kind)
+        for kind, (frames, terms) in KINDS.items()
+        for frame, adjective, term in itertools.product(frames, HARMLESS + OFFENSIVE, terms)
     ]
-    frame = pd.DataFrame(rows, columns=["comment_text", "toxic", "term", "frame"])
-    return frame.assign(id=[f"template{row}" for row in range(len(frame))])
+    return pd.DataFrame(rows, columns=["text", "toxic", "term", "kind"])
 
 
-def no_weights(raters):
-    return np.ones(len(raters), np.float32)
+def harmless_sentences():
+    """Sentences without a term, and with one: DataFrame of text, frame, kind ("without", "swapped", "others")."""
+    frames = ["I am a {} person", "My {} neighbour is a great cook", "All {} people should be heard"]
+    terms = [("without", "")] + [(kind, term) for kind in ("swapped", "others") for term in KINDS[kind][1]]
+    rows = [(" ".join(frame.format(term).split()), frame, kind) for frame in frames for kind, term in terms]
+    return pd.DataFrame(rows, columns=["text", "frame", "kind"])
 
 
-def balanced_weights(raters):
-    """In each set of rows that the metric ranks both classes weigh the same; no row over 20 times the mean."""
-    toxic, mentioned = kernel.toxic, kernel.mentioned.to_numpy()
-    weights = class_shares(toxic, np.ones(len(toxic), bool))
-    for column in mentioned.T:
-        for rows in (column, column != toxic, column == toxic):  # subgroup, BPSN, BNSP
-            weights += class_shares(toxic, rows) / mentioned.shape[1]
-    weights *= rater_weights(raters)
-    return mean_one(np.minimum(weights, 20 * weights.mean()))
+def replaced_terms(comments, count=2000, replacements=2):
+    """Comments that name an identity, and the same with its terms replaced: DataFrame of text, comment, kind."""
+    generator, rows = np.random.default_rng(0), []
+    singles = {"swapped": [term for term in SWAPPED], "others": [term for term in OTHERS if " " not in term]}
+    naming = [comment for comment in comments if KNOWN & set(comment.lower().split())]
+    for place, comment in enumerate(naming[:count]):
+        words = comment.split()
+        rows.append((comment, place, "itself"))
+        for kind, terms in singles.items():
+            for term in generator.choice(terms, replacements, replace=False):
+                text = " ".join(term if word.lower() in KNOWN else word for word in words)
+                rows.append((text, place, kind))
+    return pd.DataFrame(rows, columns=["text", "comment", "kind"])
 
 
-def class_shares(toxic, rows):
-    """1 / (rows of the same class) for each row of a set, 0 elsewhere. toxic, rows: bool (rows,)."""
-    sizes = np.where(toxic, np.count_nonzero(rows & toxic), np.count_nonzero(rows & ~toxic))
-    return rows / np.maximum(sizes, 1)
+def sources(train):
+    """Where each row of shared/real and shared/rare is from, by how its source labels and writes: str (rows,).
+
+    civil: rated by ten, or with shares that no other source has. posts (HateXplain): no capitals, no symbols but
+    <these>. tweets: Twitter's markup, or shares of obscene and identity_attack that add up to the target. wikipedia:
+    the rest, toxic or not without a kind. Some harmless rows of civil and tweets count as wikipedia.
+    """
+    text, target, subtypes = train["comment_text"], train["target"], train[kernel.SUBTYPES]
+    kinds = subtypes.sum(axis=1)
+    posts = text.str.fullmatch(r"[a-z0-9<>.' $&*-]*") & target.round(2).isin([0, 0.67, 1])
+    marks = text.str.contains(r"(?:^|\W)@\w|\bRT\b|&#\d+;|https?://t\.co|&amp;|#[A-Za-z]")
+    thirds = ((subtypes["obscene"] + subtypes["identity_attack"] - target).abs() < 0.01) & (target > 0)
+    tweets = thirds | (marks & target.round(2).isin([0, 0.17, 0.33, 0.67, 0.83, 1]))
+    wikipedia = target.isin([0, 1]) & (kinds == 0)
+    of_competition = train[kernel.RATERS] == 10
+    return np.select(
+        [of_competition, posts, tweets, wikipedia], ["civil", "posts", "tweets", "wikipedia"], default="civil"
+    )
 
 
-def mean_one(weights):
-    return (weights / weights.mean()).astype(np.float32)
+swap_in_all, rater_weights = kernel.swap_identity_terms, kernel.sample_weights  # the notebook's, which variants replace
+Buckets, bce, pool_words = kernel.LengthBuckets, kernel.masked_crossentropy, kernel.max_and_mean
+toxicity_loss = kernel.toxicity_loss
+ops, layers = kernel.ops, kernel.layers
 
+OF_ONE_KIND = [  # the notebook's terms by what they say of a person; nouns of one person and adjectives, of several
+    "gay lesbian homosexual bisexual transgender trans queer lgbt heterosexual straight",
+    "gays lesbians homosexuals bisexuals transgenders queers heterosexuals",
+    "man woman male female boy girl",
+    "men women males females boys girls",
+    "christian catholic protestant jewish jew muslim islamic hindu buddhist sikh atheist",
+    "christians catholics jews muslims hindus buddhists atheists",
+    "black african white european asian chinese japanese indian hispanic latino latina mexican arab american canadian "
+    "immigrant",
+    "blacks africans whites europeans asians hispanics latinos mexicans arabs americans canadians immigrants",
+    "blind deaf paralyzed disabled autistic elderly",
+]
 
-def hard_target():
-    kernel.labels["toxicity"][:, 0] = kernel.toxic
+MORE_TERMS = [  # of more kinds; none of them in the templates
+    "german french british irish italian spanish greek russian polish ukrainian turkish syrian iraqi afghan israeli "
+    "palestinian egyptian kenyan ethiopian somali jamaican haitian cuban brazilian korean filipino thai australian "
+    "caucasian aboriginal evangelical orthodox lutheran methodist baptist anglican jain agnostic pagan genderqueer "
+    "epileptic diabetic anorexic depressed amputee nurse farmer lawyer plumber student waiter teenager adult "
+    "homeless unemployed wealthy rural mother father husband wife daughter son vegan single divorced veteran",
+    "germans italians greeks russians ukrainians turks syrians iraqis afghans israelis palestinians egyptians koreans "
+    "filipinos australians evangelicals lutherans methodists baptists anglicans nurses farmers lawyers students "
+    "teenagers adults mothers fathers husbands wives daughters sons vegans veterans",
+]
 
 
 def swap_in_half(tokens, identity_terms, generator):
@@ -94,54 +152,122 @@ def swap_in_half(tokens, identity_terms, generator):
     return np.where(generator.random(len(tokens))[:, None] < 0.5, swapped, tokens)
 
 
-def one_cycle(progress):
-    """Three tenths up, seven tenths down, both along a cosine (Smith 2018)."""
-    return 0.5 - 0.5 * np.cos(np.pi * (progress / 0.3 if progress < 0.3 else (1 - progress) / 0.7))
+def swap_or_hide(tokens, identity_terms, generator):
+    """Each identity term is swapped, or in a third of the cases replaced by UNKNOWN, one token for all."""
+    swapped = swap_in_all(tokens, identity_terms, generator)
+    named = np.any([is_term[tokens] for is_term, _ in identity_terms], axis=0)
+    return np.where(named & (generator.random(tokens.shape) < 1 / 3), kernel.UNKNOWN, swapped)
 
 
-def subtypes_weigh(weight):
-    return {"LOSS_WEIGHTS": kernel.LOSS_WEIGHTS | {"subtypes": weight}}
+class AllRows(Buckets):
+    SURPLUS = 10**9
 
 
-# name: settings (KERNEL_…), definitions of the notebook, and what to do once the labels are there
+class AsManySurplus(Buckets):
+    SURPLUS = 1
+
+
+def named_in_unlabelled():
+    """In the loss of pairs a comment without identity labels mentions an identity if one of its terms is there."""
+    for column, name in enumerate(kernel.IDENTITIES, 1):
+        unlabelled = kernel.train[name].isna().to_numpy()
+        by_terms, _ = kernel.find_mentions(kernel.train.assign(**{name: np.nan}), [name])
+        kernel.labels["toxicity"][unlabelled, column] = by_terms[name][unlabelled]
+
+
+def smoothed_target():
+    raters = kernel.train[kernel.RATERS].to_numpy()
+    kernel.labels["toxicity"][:, 0] = (raters * kernel.labels["toxicity"][:, 0] + 0.1) / (raters + 1.1)
+
+
+def harmless_identities_weigh(factor):
+    def prepared():
+        raised = kernel.mentioned.to_numpy().any(axis=1) & ~kernel.toxic
+        kernel.weights[raised] *= factor
+        kernel.weights /= kernel.weights.mean()
+
+    return prepared
+
+
+def with_attention(sequence, tokens):
+    """Four heads of attention beside maximum and mean."""
+    pooled = pool_words(sequence, tokens)
+    scores = layers.Dense(4)(layers.Dense(64, activation="tanh")(sequence))  # (batch, tokens, 4)
+    is_word = ops.expand_dims(tokens != kernel.PADDING, -1)
+    shares = ops.softmax(ops.where(is_word, scores, -1e4), axis=1)
+    attended = ops.reshape(ops.einsum("btw,bth->bhw", sequence, shares), (-1, 4 * sequence.shape[-1]))
+    return layers.concatenate([pooled, layers.Dense(128, activation="relu")(attended)])
+
+
+def frequent_from(occurrences):
+    def prepared():
+        kernel.frequent_words = int(np.count_nonzero(kernel.word_counts >= occurrences))
+
+    return prepared
+
+
+class Paired(Buckets):
+    """Counterfactual logit pairing: a comment with identity terms stands twice in a batch, with other terms.
+
+    The first column of the label "toxicity" is followed by the number of the comment in the batch.
+    """
+
+    def __getitem__(self, index):
+        if not self.generator:
+            return super().__getitem__(index)
+        with patch.object(kernel, "swap_identity_terms", lambda tokens, *_: tokens):
+            padded, labels, weights = super().__getitem__(index)
+        generator = np.random.default_rng([self.swap_seed, index])
+        named = np.flatnonzero(np.any([is_term[padded] for is_term, _ in self.identity_terms], axis=(0, 2)))
+        twins = swap_in_all(padded[named], self.identity_terms, generator)
+        number = np.concatenate([np.arange(len(padded)), named]).astype(np.float32)
+        rows = number.astype(int)
+        labels = {name: values[rows] for name, values in labels.items()}
+        labels["toxicity"] = np.column_stack([labels["toxicity"], number])
+        weights = np.concatenate([weights, np.zeros(len(named), np.float32)])
+        return np.concatenate([padded, twins]), labels, weights
+
+
+def paired_loss(weight):
+    def loss(labels, logits):
+        number = labels[:, -1:]
+        same = ops.cast(number == ops.transpose(number), logits.dtype)
+        twins = ops.sum(same) - ops.cast(ops.shape(logits)[0], logits.dtype)
+        apart = ops.sum(same * ops.abs(logits - ops.transpose(logits))) / (1 + twins)
+        return toxicity_loss(labels[:, :-1], logits) + weight * apart
+
+    return loss
+
+
+# name: settings (KERNEL_…), definitions of the notebook, epochs, and what to do once the labels are there
 VARIANTS = {
     "default": {},
-    "weights: none": {"sample_weights": no_weights},
-    "weights: classes balanced": {"sample_weights": balanced_weights},
-    "target: hard": {"prepared": hard_target},
-    "heads: toxicity only": subtypes_weigh(0.0),
-    "heads: twice the weight": subtypes_weigh(1.0),
-    "identities: not swapped": {"IDENTITY_TERMS": []},
-    "identities: swapped in half": {"swap_identity_terms": swap_in_half},
-    "vectors: public ones only": {"KERNEL_VECTOR_FILES": "public"},
-    "vectors: own ones only": {"KERNEL_VECTOR_FILES": "own"},
-    "batch: 64": {"KERNEL_BATCH_SIZE": 64},
-    "batch: 256": {"KERNEL_BATCH_SIZE": 256},
-    "batch: 512": {"KERNEL_BATCH_SIZE": 512},
-    "rate: 1e-3": {"KERNEL_LEARNING_RATE": 1e-3},
-    "rate: 2e-3": {"KERNEL_LEARNING_RATE": 2e-3},
-    "rate: 8e-3": {"KERNEL_LEARNING_RATE": 8e-3},
-    "rate: one-cycle": {"rate_factor": one_cycle},
-    "average: none": {"averaged_steps": lambda steps: 1.01},
-    "average: half an epoch": {"averaged_steps": lambda steps: steps / 2},
+    "epochs: 3": {"epochs": 3},
+    "epochs: 8": {"epochs": 8},
+    "epoch: all rows": {"LengthBuckets": AllRows},
+    "epoch: as many harmless ones": {"LengthBuckets": AsManySurplus},
+    "trained: no words": {"prepared": frequent_from(10**9)},
+    "trained: words of 20": {"prepared": frequent_from(20)},
+    "swap: never": {"SWAPPED_TERMS": []},
+    "swap: in half": {"swap_identity_terms": swap_in_half},
+    "swap: or hide": {"swap_identity_terms": swap_or_hide},
+    "swap: of one kind": {"SWAPPED_TERMS": [terms.split() for terms in OF_ONE_KIND]},
+    "swap: more terms": {
+        "SWAPPED_TERMS": [[*old, *new.split()] for old, new in zip(kernel.SWAPPED_TERMS, MORE_TERMS, strict=True)]
+    },
+    "swap: pairing": {"LengthBuckets": Paired, "LOSSES": kernel.LOSSES | {"toxicity": paired_loss(1.0)}},
+    "harmless identities weigh 2": {"prepared": harmless_identities_weigh(2)},
+    "pairs: named in unlabelled": {"prepared": named_in_unlabelled},
+    "target: smoothed": {"prepared": smoothed_target},
+    "network: attention": {"max_and_mean": with_attention},
     "dropout: 0.2": {"SPATIAL_DROPOUT": 0.2},
     "dropout: 0.45": {"SPATIAL_DROPOUT": 0.45},
-    "network: 64 units": {"KERNEL_LSTM_UNITS": 64},
-    "network: 96 units": {"KERNEL_LSTM_UNITS": 96},
-    "network: 192 units": {"KERNEL_LSTM_UNITS": 192},
-    "length: 128": {"KERNEL_MAX_TOKENS": 128},
-    "length: 300": {"KERNEL_MAX_TOKENS": 300},
+    "rate: 2e-3": {"KERNEL_LEARNING_RATE": 2e-3},
+    "batch: 128": {"KERNEL_BATCH_SIZE": 128},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "loss: pairs weigh 0.1": {"PAIRS_WEIGHT": 0.1},
     "loss: pairs weigh 1": {"PAIRS_WEIGHT": 1.0},
 }
-
-
-def write_competition(folder, source):
-    """The train rows of source with the templates as the test rows."""
-    (folder / "train.csv").symlink_to((source / "train.csv").resolve())
-    templates()[["id", "comment_text"]].to_csv(folder / "test.csv", index=False)
-    templates()[["id"]].assign(prediction=0).to_csv(folder / "sample_submission.csv", index=False)
 
 
 def vector_files(source, which="*"):
@@ -161,55 +287,80 @@ def run_sections(environment):
                 exec("".join(cell["source"]), vars(kernel))
 
 
+def scored_batches():
+    """The holdout, and behind it the texts of templates, harmless_sentences and replaced_terms."""
+    texts = pd.concat([templates(), harmless_sentences(), replaced_terms(holdout()["comment_text"])])["text"]
+    numbers, offsets, words = kernel.tokenize(texts, kernel.settings.max_tokens)
+    token_numbers = {word: number for number, word in enumerate(kernel.vocabulary, kernel.UNKNOWN + 1)}
+    token_number = np.array([token_numbers.get(word, kernel.UNKNOWN) for word in words], np.int32)
+    tokens = np.concatenate([kernel.tokens, token_number[numbers]])
+    offsets = np.concatenate([kernel.offsets, kernel.offsets[-1] + offsets[1:]])
+    rows = np.r_[kernel.holdout_rows, len(kernel.offsets) - 1 : len(offsets) - 1]
+    return kernel.LengthBuckets(tokens, offsets, rows)
+
+
+def holdout():
+    return kernel.train.iloc[kernel.holdout_rows].reset_index(drop=True)
+
+
 def train_and_predict(number, epochs, pretrained):
-    """Logits of the holdout and the templates, and seconds an epoch, of the notebook's model number 0, 1, …"""
+    """Logits of scored_batches, and seconds an epoch, of the notebook's model number 0, 1, …"""
     settings, seed = kernel.settings, kernel.settings.seed + number
     keras.utils.set_random_seed(seed)
     trained_words = kernel.frequent_words * (number % 2)
     model = kernel.build_model(pretrained, trained_words, settings.lstm_units)
-    data, labels = (kernel.tokens, kernel.offsets), (kernel.labels, kernel.weights)
-    batches = kernel.LengthBuckets(*data, kernel.fit_rows, kernel.batch_size, *labels, seed, kernel.identity_terms)
+    batches = kernel.make_batches(seed=seed)
     training = kernel.Training(f"Model {number + 1}", epochs * len(batches), settings.learning_rate, float("inf"))
     begun = time.perf_counter()
     with redirect_stdout(StringIO()):
         kernel.train_model(model, batches, training)
     seconds = (time.perf_counter() - begun) / epochs
-    scored = kernel.LengthBuckets(*data, np.r_[kernel.holdout_rows, kernel.test_rows])
-    return kernel.predict(model, scored), seconds
+    return kernel.predict(model, scored_batches()), seconds
 
 
-def lowest_auc(toxic, logits, mentioned):
-    return np.nanmin(kernel.bias_metrics(kernel.BIAS_AUCS, toxic, kernel.dense_ranks(logits), mentioned))
+def mean_auc_within(source, toxic, ranks):
+    aucs = [kernel.auc(toxic[source == name], ranks[source == name]) for name in np.unique(source)]
+    return np.nanmean(aucs)
 
 
-def figures(logits):
-    """The figures of one model, or of several models' average, as a dict."""
-    holdout, of_templates = np.split(logits, [len(kernel.holdout_rows)])
-    toxic = kernel.toxic[kernel.holdout_rows]
+def figures(scores):
+    """The figures of the scores of scored_batches, of one model or of several models' average, as a dict."""
+    kept = holdout()
+    toxic, source = kernel.toxic[kernel.holdout_rows], sources(kept)
     mentioned = kernel.mentioned.to_numpy()[kernel.holdout_rows]
-    frame = templates()
-    terms = np.column_stack([frame["term"] == term for term in TERMS])
-    return {
-        "final_score": kernel.final_score(toxic, kernel.dense_ranks(holdout), mentioned),
-        "overall_auc": kernel.auc(toxic, kernel.dense_ranks(holdout)),
-        "worst_identity": lowest_auc(toxic, holdout, mentioned),
-        "templates": lowest_auc(frame["toxic"].to_numpy(), of_templates, terms),
+    made_up, harmless, replaced = templates(), harmless_sentences(), replaced_terms(kept["comment_text"])
+    ends = np.cumsum([len(kept), len(made_up), len(harmless)])
+    of_holdout, of_templates, of_harmless, of_replaced = np.split(scores, ends)
+    ranks, own = kernel.dense_ranks(of_holdout), (kept[kernel.RATERS] == 10).to_numpy()
+    result = {
+        "final": kernel.final_score(toxic, ranks, mentioned),
+        "overall": kernel.auc(toxic, ranks),
+        "sources": mean_auc_within(source, toxic, ranks),
+        "own": kernel.auc(toxic[own], ranks[own]),
     }
-
-
-def lowest_by_frame(logits):
-    """Lowest bias AUC of a term among the made-up sentences of each frame, {frame: float}."""
-    frame = templates().assign(logit=logits[len(kernel.holdout_rows) :])
-    return {
-        text: lowest_auc(part["toxic"].to_numpy(), part["logit"].to_numpy(), pd.get_dummies(part["term"]).to_numpy())
-        for text, part in frame.groupby("frame", sort=False)
-    }
+    for kind in KINDS:
+        part = made_up[(made_up["kind"] == kind)]
+        terms = pd.get_dummies(part["term"]).to_numpy()
+        of_part = kernel.dense_ranks(of_templates[part.index])
+        result[kind] = kernel.bias_metrics(kernel.BIAS_AUCS, part["toxic"].to_numpy(), of_part, terms).min()
+    replaced["score"] = of_replaced
+    itself = replaced[replaced["kind"] == "itself"].set_index("comment")["score"]
+    harmless["score"] = of_harmless
+    without = harmless[harmless["kind"] == "without"].set_index("frame")["score"]
+    for kind, name in (("swapped", ""), ("others", " of others")):
+        rows = replaced[replaced["kind"] == kind]
+        result["gap" + name] = (rows["score"] - rows["comment"].map(itself)).abs().mean()
+        rows = harmless[harmless["kind"] == kind]
+        result["lift" + name] = (rows["score"] - rows["frame"].map(without)).mean()
+    result["negative AEG"] = np.nanmean(kernel.bias_metrics(kernel.EQUALITY_GAPS, toxic, ranks, mentioned)[:, 1])
+    return result
 
 
 def run_variant(variant, environment, source, models, epochs):
-    """Logits (models, holdout + templates), and seconds an epoch."""
+    """Logits (models, scored rows), and seconds an epoch."""
     changes = dict(variant)
     prepared = changes.pop("prepared", lambda: None)
+    epochs = changes.pop("epochs", epochs)
     changed = {name: str(changes.pop(name)) for name in list(changes) if name.startswith("KERNEL_")}
     if "KERNEL_VECTOR_FILES" in changed:
         changed["KERNEL_VECTOR_FILES"] = vector_files(source, changed["KERNEL_VECTOR_FILES"])
@@ -225,58 +376,57 @@ def run_variant(variant, environment, source, models, epochs):
 
 def line(name, logits, seconds, default_scores):
     """A row of the table, and the final score of each model."""
-    table = pd.DataFrame([figures(of_model) for of_model in logits])
+    of_models = [figures(kernel.average_scores([of_model])) for of_model in logits]
     average = figures(kernel.average_scores(logits))
-    scores = table["final_score"]
+    if default_scores is None:
+        print("| variant | final score | to default | s/epoch |", " | ".join(average), "|")
+        print("|---" * (4 + len(average)) + "|")
+    scores = pd.Series([of_model["final"] for of_model in of_models])
     difference = scores - (scores if default_scores is None else default_scores)
     print(
-        f"| {name} | {scores.mean():.4f} ± {scores.std():.4f} | {table['overall_auc'].mean():.4f} | "
-        f"{table['worst_identity'].mean():.4f} | {table['templates'].mean():.4f} | {np.mean(seconds):.0f} | "
-        f"{difference.mean():+.4f} ± {difference.std() / len(table) ** 0.5:.4f} | "
-        f"{average['final_score']:.4f}, {average['templates']:.4f} |",
+        f"| {name} | {scores.mean():.4f} ± {scores.std():.4f} | "
+        f"{difference.mean():+.4f} ± {difference.std() / len(scores) ** 0.5:.4f} | {np.mean(seconds):.0f} |",
+        " | ".join(f"{value:.4f}" for value in average.values()),
+        "|",
         flush=True,
     )
     return scores
-
-
-def print_details(logits):
-    """Of the average: the templates frame by frame, and the last column were logits or ranks averaged in its place.
-
-    As comments, so that the table goes on.
-    """
-    by_frame = lowest_by_frame(kernel.average_scores(logits))
-    print("<!--", "; ".join(f"{frame}: {lowest:.3f}" for frame, lowest in by_frame.items()), "-->", flush=True)
-    for kind, values in (("logits", logits), ("ranks", [rankdata(of_model) for of_model in logits])):
-        average = figures(np.mean(values, axis=0))
-        print(f"<!-- averaging {kind}: {average['final_score']:.4f}, {average['templates']:.4f} -->", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("variants", nargs="*", default=list(VARIANTS), metavar="VARIANT")
-    parser.add_argument("--models", type=int, default=2)
+    parser.add_argument("--models", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
-    if unknown := set(arguments.variants) - set(VARIANTS):
+    parts = {part for name in arguments.variants for part in name.split(" + ")}
+    if unknown := parts - set(VARIANTS):
         parser.error(f"no such variant: {', '.join(unknown)}. There are: {', '.join(VARIANTS)}")
 
     print_machine("keras", "tensorflow")
-    print("| variant | final score | overall AUC | worst identity | templates | s/epoch | to default | average |")
-    print("|---|---|---|---|---|---|---|---|")
     default_scores = None
-    with tempfile.TemporaryDirectory() as folder:
-        write_competition(Path(folder), arguments.folder)
+    with tempfile.TemporaryDirectory() as output_dir:
         environment = {
-            "KERNEL_INPUT_DIR": folder,
-            "KERNEL_OUTPUT_DIR": folder,
+            "KERNEL_INPUT_DIR": str(arguments.folder),
+            "KERNEL_OUTPUT_DIR": output_dir,
             "KERNEL_VECTOR_FILES": vector_files(arguments.folder),
             "KERNEL_HOLDOUT_SHARE": str(HOLDOUT_SHARE),
+            "KERNEL_TIME_LIMIT": "600",  # of the baseline's share only
         }
         for name in ["default", *(name for name in arguments.variants if name != "default")]:
-            logits, seconds = run_variant(
-                VARIANTS[name], environment, arguments.folder, arguments.models, arguments.epochs
-            )
+            kept = arguments.keep and arguments.keep / f"{name}, {arguments.models} of {arguments.epochs}.npz"
+            if kept and kept.exists():
+                if "Batches" not in vars(kernel).get("clock", {}):
+                    run_sections(environment)
+                logits, seconds = np.load(kept).values()
+            else:
+                variant = dict(ChainMap(*(VARIANTS[part] for part in name.split(" + "))))
+                logits, seconds = run_variant(
+                    variant, environment, arguments.folder, arguments.models, arguments.epochs
+                )
+            if kept:
+                np.savez(kept, logits, seconds)
             scores = line(name, logits, seconds, default_scores)
             default_scores = scores if default_scores is None else default_scores
-            print_details(logits)

@@ -1,9 +1,11 @@
-"""Ask it: saved models score new text as they did before."""
+"""Ask it: saved models score new text as they did before, and terms that training swaps beside others."""
 
 import kernel
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
+from sklearn.metrics import roc_auc_score
 
 VOCABULARY = ["the", "cat", "idiot", "!", "do", "n't"]
 SETTINGS = kernel.Settings(lstm_units=4, max_tokens=6)
@@ -91,3 +93,45 @@ def test_models_of_an_earlier_run_are_not_mixed_with_those_of_this_one(trained, 
         kernel.save_models(tmp_path, saved, VOCABULARY, SETTINGS)
     assert sorted(path.name for path in tmp_path.glob("*.npz")) == ["model_1.npz"]
     assert kernel.load_models(tmp_path)(["the cat"]).shape == (1,)
+
+
+TERMS = pd.DataFrame(
+    [
+        ("kind gay", False, "gay"),
+        ("kind widow", False, "widow"),
+        ("vile gay", True, "gay"),
+        ("vile widow", True, "widow"),
+        ("kind person", False, "person"),
+        ("vile person", True, "person"),
+    ],
+    columns=["text", "toxic", "term"],
+).assign(score=[0.1, 0.6, 0.7, 0.65, 0.2, 0.9])
+
+
+def test_figures_of_terms_are_those_of_scikit_learn():
+    table = kernel.figures_of_terms(TERMS)
+    assert table["kind"].to_dict() == {"person": "neutral", "widow": "never swapped", "gay": "swapped"}
+    for term, row in table.iterrows():
+        toxic, named, scores = TERMS["toxic"], TERMS["term"] == term, TERMS["score"]
+        assert row["harmless"] == scores[named & ~toxic].item() and row["toxic"] == scores[named & toxic].item()
+        for figure, rows in {"subgroup_auc": named, "bpsn_auc": named != toxic, "bnsp_auc": named == toxic}.items():
+            assert row[figure] == pytest.approx(roc_auc_score(toxic[rows], scores[rows])), (term, figure)
+
+
+def test_each_kind_shows_its_lowest_term_and_its_mean_change():
+    asked = TERMS.assign(score=[0.1, 0.8, 0.7, 0.75, 0.2, 0.9])  # the harmless widow stands above two toxic ones
+    changes = {"swapped": np.array([0.1, 0.3]), "never swapped": np.array([])}
+    figures, resampled = kernel.compare_kinds(kernel.figures_of_terms(asked), asked, changes)
+    assert figures["term"].to_dict() == {"swapped": "gay", "never swapped": "widow"}
+    # the lowest of the gay's: toxic 0.7 above harmless 0.2, below 0.8; of the widow's: toxic 0.75 below harmless 0.8
+    assert figures["lowest_auc"].to_dict() == {"swapped": 0.5, "never swapped": 0.0}
+    assert figures["counterfactual_gap"]["swapped"] == pytest.approx(0.2)
+    ends = resampled["swapped", "counterfactual_gap"].quantile([0.0, 1.0])
+    assert list(ends) == pytest.approx([0.1, 0.3])  # of two comments, drawn again: both the one or both the other
+    assert np.isnan(figures["counterfactual_gap"]["never swapped"])  # no comment names anyone
+
+
+def test_terms_are_replaced_throughout_a_comment_and_nothing_else_is():
+    comments = ["Gay women, and Gayle.", "nobody"]
+    assert kernel.replace_terms(comments, ["widow"]) == ["widow widow, and Gayle.", "nobody"]
+    assert set(kernel.replace_terms(comments[:1] * 50, ["x", "y"])) == {"x x, and Gayle.", "y y, and Gayle."}

@@ -6,6 +6,7 @@ import time
 
 import kernel
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -312,3 +313,86 @@ def test_half_of_the_raters_make_a_comment_toxic_and_an_identity_mentioned(tmp_p
     assert mentioned["male"].tolist() == [True, False, True]
     assert mentioned["black"].tolist() == [False, True, True]
     assert mentioned["white"].tolist() == [False, False, True]
+
+
+def test_an_identity_is_found_by_its_terms_only_where_no_rater_was_asked_about_it():
+    train = pd.DataFrame(
+        {
+            "comment_text": ["Men and muslims", "a Muslim", "manly", "nothing"],
+            "male": [np.nan] * 4,
+            "muslim": [np.nan, 0.4, 0.5, np.nan],
+            "unnamed": [np.nan] * 4,
+        }
+    )
+    mentioned, by_terms = kernel.find_mentions(train, ["male", "muslim", "unnamed"])
+    assert by_terms == ["male", "unnamed"]
+    assert mentioned["male"].tolist() == [True, False, False, False]
+    assert mentioned["muslim"].tolist() == [False, False, True, False]
+    assert not mentioned["unnamed"].any()
+
+
+def test_each_scored_identity_has_terms():
+    assert all("".join(kernel.IDENTITY_TERMS[name]) for name in kernel.IDENTITIES)
+
+
+def test_made_up_sentences_hold_each_term_as_often_with_harmless_as_with_toxic_words():
+    sentences = kernel.made_up_sentences(["widow", "person"], frames=["A {}.", "What a {}!"])
+    assert sentences["text"].is_unique and sentences.groupby("term")["toxic"].mean().to_dict() == {
+        "widow": 0.5,
+        "person": 0.5,
+    }
+    assert {"A kind widow.", "What a vile person!"} <= set(sentences["text"])
+    assert all(term in text for text, term in zip(sentences["text"], sentences["term"], strict=True))
+
+
+def test_what_is_asked_by_default_knows_both_kinds_of_terms():
+    swapped = {term for terms in kernel.SWAPPED_TERMS for term in terms}
+    assert not swapped & {*kernel.NOT_SWAPPED, kernel.NEUTRAL}
+
+
+PHRASES = (
+    'template,toxicity,phrase\nam_adj,nontoxic,I am Gay\nam_adj,toxic,I hate taoists\nverb_adj,toxic,"kill, jews"\n'
+)
+HATECHECK = """,functionality,case_id,test_case,label_gold,target_ident,direction
+0,derog_neg_emote_h,1,"I hate women, all.",hateful,women,general
+1,ident_pos_nh,2,We are proud to be wheelchair users.,non-hateful,disabled people,
+2,profanity_nh,3,Not again!,non-hateful,,
+"""
+
+
+@pytest.mark.parametrize(
+    "text, sentences",
+    [
+        (PHRASES, {"I am Gay": (False, "gay"), "kill, jews": (True, "jews")}),
+        (
+            HATECHECK,
+            {
+                "I hate women, all.": (True, "women"),
+                "We are proud to be wheelchair users.": (False, "disabled people"),
+            },
+        ),
+    ],
+)
+def test_the_fields_own_sentences_are_read(tmp_path, text, sentences):
+    path = tmp_path / "sentences.csv"
+    path.write_text(text)
+    read = kernel.read_sentences(path)
+    assert {row.text: (row.toxic, row.term) for row in read.itertuples()} == sentences
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("text,label\nhello,toxic\n", "no column test_case, label_gold, target_ident"),
+        (PHRASES.replace("nontoxic", "0.1"), "sentences.csv: row 1: '0.1' is no label"),
+        (
+            PHRASES.replace("Gay", "tall").replace("jews", "time"),
+            "sentences.csv: there must be toxic sentences and harmless ones",
+        ),
+    ],
+)
+def test_a_file_of_sentences_that_is_none(tmp_path, text, message):
+    path = tmp_path / "sentences.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        kernel.read_sentences(path)

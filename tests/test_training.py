@@ -495,8 +495,8 @@ def run_training_cell(output_dir, models, failure=None):
     variables = vars(kernel) | {
         "settings": kernel.Settings(output_dir=output_dir),
         **{"side_by_side": side_by_side, "pretrained": [make_pretrained()], "devices": ["cpu:0"], "deadline": 0},
-        **{"tokens": TOKENS, "offsets": OFFSETS, "fit_rows": FIT_ROWS, "batch_size": BATCH_SIZE, "labels": LABELS},
-        **{"weights": None, "identity_terms": (), "holdout_batches": None, "holdout_rows": HOLDOUT_ROWS},
+        **{"tokens": TOKENS, "offsets": OFFSETS, "make_batches": make_batches},
+        **{"holdout_batches": None, "holdout_rows": HOLDOUT_ROWS},
         **{"test_rows": FIT_ROWS, "holdout_toxic": None, "holdout_mentioned": pd.DataFrame(columns=kernel.IDENTITIES)},
         **{"most_models": 2, "frequent_words": 0, "train_batches": make_batches(), "vocabulary": [], "clock": {}},
         "test": pd.DataFrame({"id": FIT_ROWS.astype(str)}),
