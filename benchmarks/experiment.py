@@ -47,7 +47,7 @@ import kernel
 HOLDOUT_SHARE = 0.3  # large, since the noise of the comparison is that of the holdout
 
 # made-up sentences on which only the adjective should count; after the idea of Dixon et al. 2018
-KNOWN = {term for terms in kernel.SWAPPED_TERMS for term in terms}  # whatever a variant swaps
+KNOWN = {term for terms in kernel.LISTED_TERMS for term in terms}  # whatever a variant swaps
 SWAPPED = ("man", "woman", "gay", "lesbian", "homosexual", "transgender", "christian", "jewish", "muslim", "buddhist")
 SWAPPED += ("black", "white", "asian", "african", "mexican", "blind", "deaf", "paralyzed")
 OTHERS = ("nigerian", "mormon", "wheelchair user", "bipolar", "widow", "peasant", "vietnamese", "kurdish", "swedish")
@@ -248,12 +248,12 @@ VARIANTS = {
     "epoch: as many harmless ones": {"LengthBuckets": AsManySurplus},
     "trained: no words": {"prepared": frequent_from(10**9)},
     "trained: words of 20": {"prepared": frequent_from(20)},
-    "swap: never": {"SWAPPED_TERMS": []},
+    "swap: never": {"KERNEL_SWAP_TERMS": "no"},
     "swap: in half": {"swap_identity_terms": swap_in_half},
     "swap: or hide": {"swap_identity_terms": swap_or_hide},
-    "swap: of one kind": {"SWAPPED_TERMS": [terms.split() for terms in OF_ONE_KIND]},
+    "swap: of one kind": {"LISTED_TERMS": [terms.split() for terms in OF_ONE_KIND]},
     "swap: more terms": {
-        "SWAPPED_TERMS": [[*old, *new.split()] for old, new in zip(kernel.SWAPPED_TERMS, MORE_TERMS, strict=True)]
+        "LISTED_TERMS": [[*old, *new.split()] for old, new in zip(kernel.LISTED_TERMS, MORE_TERMS, strict=True)]
     },
     "swap: pairing": {"LengthBuckets": Paired, "LOSSES": kernel.LOSSES | {"toxicity": paired_loss(1.0)}},
     "harmless identities weigh 2": {"prepared": harmless_identities_weigh(2)},

@@ -110,7 +110,7 @@ TERMS = pd.DataFrame(
 
 def test_figures_of_terms_are_those_of_scikit_learn():
     table = kernel.figures_of_terms(TERMS)
-    assert table["kind"].to_dict() == {"person": "neutral", "widow": "never swapped", "gay": "swapped"}
+    assert table["kind"].to_dict() == {"person": "neutral", "widow": "not listed", "gay": "listed"}
     for term, row in table.iterrows():
         toxic, named, scores = TERMS["toxic"], TERMS["term"] == term, TERMS["score"]
         assert row["harmless"] == scores[named & ~toxic].item() and row["toxic"] == scores[named & toxic].item()
@@ -120,15 +120,15 @@ def test_figures_of_terms_are_those_of_scikit_learn():
 
 def test_each_kind_shows_its_lowest_term_and_its_mean_change():
     asked = TERMS.assign(score=[0.1, 0.8, 0.7, 0.75, 0.2, 0.9])  # the harmless widow stands above two toxic ones
-    changes = {"swapped": np.array([0.1, 0.3]), "never swapped": np.array([])}
+    changes = {"listed": np.array([0.1, 0.3]), "not listed": np.array([])}
     figures, resampled = kernel.compare_kinds(kernel.figures_of_terms(asked), asked, changes)
-    assert figures["term"].to_dict() == {"swapped": "gay", "never swapped": "widow"}
+    assert figures["term"].to_dict() == {"listed": "gay", "not listed": "widow"}
     # the lowest of the gay's: toxic 0.7 above harmless 0.2, below 0.8; of the widow's: toxic 0.75 below harmless 0.8
-    assert figures["lowest_auc"].to_dict() == {"swapped": 0.5, "never swapped": 0.0}
-    assert figures["counterfactual_gap"]["swapped"] == pytest.approx(0.2)
-    ends = resampled["swapped", "counterfactual_gap"].quantile([0.0, 1.0])
+    assert figures["lowest_auc"].to_dict() == {"listed": 0.5, "not listed": 0.0}
+    assert figures["counterfactual_gap"]["listed"] == pytest.approx(0.2)
+    ends = resampled["listed", "counterfactual_gap"].quantile([0.0, 1.0])
     assert list(ends) == pytest.approx([0.1, 0.3])  # of two comments, drawn again: both the one or both the other
-    assert np.isnan(figures["counterfactual_gap"]["never swapped"])  # no comment names anyone
+    assert np.isnan(figures["counterfactual_gap"]["not listed"])  # no comment names anyone
 
 
 def test_terms_are_replaced_throughout_a_comment_and_nothing_else_is():

@@ -145,7 +145,7 @@ SWAPPED_WITH = {3: (3, 4), 4: (3, 4), 6: (3, 4), 10: (3, 4), 7: (7, 8), 8: (7, 8
 
 @pytest.fixture(scope="module")
 def identity_terms():
-    with mock.patch.object(kernel, "SWAPPED_TERMS", [["gay", "muslim", "jewish"], ["muslims", "women", "men"]]):
+    with mock.patch.object(kernel, "LISTED_TERMS", [["gay", "muslim", "jewish"], ["muslims", "women", "men"]]):
         return kernel.number_identity_terms(VOCABULARY)
 
 
@@ -155,7 +155,7 @@ def test_identity_terms_are_found_in_all_spellings_and_drawn_in_the_most_frequen
 
 
 def test_identity_terms_stand_once_and_in_one_list():
-    terms = [term for terms in kernel.SWAPPED_TERMS for term in terms]
+    terms = [term for terms in kernel.LISTED_TERMS for term in terms]
     assert len(set(terms)) == len(terms) and all(term == term.lower() for term in terms)
 
 
@@ -172,7 +172,7 @@ def test_a_swap_keeps_to_the_list_and_leaves_all_other_words(identity_terms, com
 
 @pytest.mark.parametrize("lists", [[], [[], []], [["jude", "frau"], ["juden", "frauen"]]])
 def test_without_identity_terms_nothing_is_swapped(lists):
-    with mock.patch.object(kernel, "SWAPPED_TERMS", lists):
+    with mock.patch.object(kernel, "LISTED_TERMS", lists):
         terms = kernel.number_identity_terms(VOCABULARY)
     tokens = np.arange(11, dtype=np.int32)[None]
     assert np.array_equal(kernel.swap_identity_terms(tokens, terms, np.random.default_rng(0)), tokens)

@@ -346,8 +346,8 @@ def test_made_up_sentences_hold_each_term_as_often_with_harmless_as_with_toxic_w
 
 
 def test_what_is_asked_by_default_knows_both_kinds_of_terms():
-    swapped = {term for terms in kernel.SWAPPED_TERMS for term in terms}
-    assert not swapped & {*kernel.NOT_SWAPPED, kernel.NEUTRAL}
+    listed = {term for terms in kernel.LISTED_TERMS for term in terms}
+    assert not listed & {*kernel.NOT_LISTED, kernel.NEUTRAL}
 
 
 PHRASES = (

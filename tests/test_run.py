@@ -72,7 +72,7 @@ def test_the_lstm_beats_the_baseline_on_the_sample(first_run):
 def test_scores_move_little_from_one_identity_to_another(first_run):
     """In sentences that are the same but for the identity."""
     _, report = first_run
-    asked = pd.DataFrame(report["terms"]["asked"]).T.query("kind == 'swapped'")
+    asked = pd.DataFrame(report["terms"]["asked"]).T.query("kind == 'listed'")
     assert asked["harmless"].max() - asked["harmless"].min() < 0.2
     assert (asked["harmless"] < asked["toxic"]).all()
 
