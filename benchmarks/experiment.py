@@ -84,7 +84,7 @@ def harmless_sentences():
 def replaced_terms(comments, count=2000, replacements=2):
     """Comments that name an identity, and the same with its terms replaced: DataFrame of text, comment, kind."""
     generator, rows = np.random.default_rng(0), []
-    singles = {"swapped": [term for term in SWAPPED], "others": [term for term in OTHERS if " " not in term]}
+    singles = {"swapped": SWAPPED, "others": [term for term in OTHERS if " " not in term]}
     naming = [comment for comment in comments if KNOWN & set(comment.lower().split())]
     for place, comment in enumerate(naming[:count]):
         words = comment.split()
@@ -116,10 +116,9 @@ def sources(train):
     )
 
 
-swap_in_all, rater_weights = kernel.swap_identity_terms, kernel.sample_weights  # the notebook's, which variants replace
-Buckets, bce, pool_words = kernel.LengthBuckets, kernel.masked_crossentropy, kernel.max_and_mean
-toxicity_loss = kernel.toxicity_loss
-ops, layers = kernel.ops, kernel.layers
+# the notebook's, which variants replace
+swap_in_all, pool_words, toxicity_loss = kernel.swap_identity_terms, kernel.max_and_mean, kernel.toxicity_loss
+ops, layers, Buckets = kernel.ops, kernel.layers, kernel.LengthBuckets
 
 OF_ONE_KIND = [  # the notebook's terms by what they say of a person; nouns of one person and adjectives, of several
     "gay lesbian homosexual bisexual transgender trans queer lgbt heterosexual straight",
@@ -270,9 +269,8 @@ VARIANTS = {
 }
 
 
-def vector_files(source, which="*"):
-    patterns = {"*": ("*.txt", "*.vec"), "public": ("*.txt",), "own": ("*.vec",)}[which]
-    return ":".join(str(path) for pattern in patterns for path in sorted(source.glob(pattern)))
+def vector_files(source):
+    return ":".join(str(path) for pattern in ("*.txt", "*.vec") for path in sorted(source.glob(pattern)))
 
 
 def run_sections(environment):
@@ -339,7 +337,7 @@ def figures(scores):
         "own": kernel.auc(toxic[own], ranks[own]),
     }
     for kind in KINDS:
-        part = made_up[(made_up["kind"] == kind)]
+        part = made_up[made_up["kind"] == kind]
         terms = pd.get_dummies(part["term"]).to_numpy()
         of_part = kernel.dense_ranks(of_templates[part.index])
         result[kind] = kernel.bias_metrics(kernel.BIAS_AUCS, part["toxic"].to_numpy(), of_part, terms).min()
@@ -356,14 +354,12 @@ def figures(scores):
     return result
 
 
-def run_variant(variant, environment, source, models, epochs):
+def run_variant(variant, environment, models, epochs):
     """Logits (models, scored rows), and seconds an epoch."""
     changes = dict(variant)
     prepared = changes.pop("prepared", lambda: None)
     epochs = changes.pop("epochs", epochs)
     changed = {name: str(changes.pop(name)) for name in list(changes) if name.startswith("KERNEL_")}
-    if "KERNEL_VECTOR_FILES" in changed:
-        changed["KERNEL_VECTOR_FILES"] = vector_files(source, changed["KERNEL_VECTOR_FILES"])
     with ExitStack() as patches:
         for definition, replacement in changes.items():
             patches.enter_context(patch.object(kernel, definition, replacement))
@@ -423,9 +419,7 @@ if __name__ == "__main__":
                 logits, seconds = np.load(kept).values()
             else:
                 variant = dict(ChainMap(*(VARIANTS[part] for part in name.split(" + "))))
-                logits, seconds = run_variant(
-                    variant, environment, arguments.folder, arguments.models, arguments.epochs
-                )
+                logits, seconds = run_variant(variant, environment, arguments.models, arguments.epochs)
             if kept:
                 np.savez(kept, logits, seconds)
             scores = line(name, logits, seconds, default_scores)
