@@ -16,8 +16,8 @@ swapped, others, names
              lowest bias AUC of a term in made-up sentences that differ in an adjective and the term ("You are a brave
              lesbian."), for terms that training swaps, for terms that it was never told of, and for names
 gap, gap of others
-             counterfactual gap (Garg et al. 2019): mean |change of score| over held-out comments when a term in them
-             is replaced by another one that training swaps, or by one that it was never told of
+             counterfactual gap (Garg et al. 2019): mean |change of score| over held-out comments when the terms in them
+             are replaced by another one that training swaps, or by one that it was never told of
 lift, lift of others
              mean rise of the score of a harmless sentence when a term is put in
 negative AEG mean of the nine identities on the holdout
@@ -130,14 +130,14 @@ OF_ONE_KIND = [  # the notebook's terms by what they say of a person; nouns of o
     "black african white european asian chinese japanese indian hispanic latino latina mexican arab american canadian "
     "immigrant",
     "blacks africans whites europeans asians hispanics latinos mexicans arabs americans canadians immigrants",
-    "blind deaf paralyzed disabled autistic elderly",
+    "blind deaf paralyzed disabled autistic elderly depressed schizophrenic",
 ]
 
 MORE_TERMS = [  # of more kinds; none of them in the templates
     "german french british irish italian spanish greek russian polish ukrainian turkish syrian iraqi afghan israeli "
     "palestinian egyptian kenyan ethiopian somali jamaican haitian cuban brazilian korean filipino thai australian "
     "caucasian aboriginal evangelical orthodox lutheran methodist baptist anglican jain agnostic pagan genderqueer "
-    "epileptic diabetic anorexic depressed amputee nurse farmer lawyer plumber student waiter teenager adult "
+    "epileptic diabetic anorexic amputee nurse farmer lawyer plumber student waiter teenager adult "
     "homeless unemployed wealthy rural mother father husband wife daughter son vegan single divorced veteran",
     "germans italians greeks russians ukrainians turks syrians iraqis afghans israelis palestinians egyptians koreans "
     "filipinos australians evangelicals lutherans methodists baptists anglicans nurses farmers lawyers students "
@@ -397,6 +397,8 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
+    if arguments.keep:
+        arguments.keep.mkdir(parents=True, exist_ok=True)
     parts = {part for name in arguments.variants for part in name.split(" + ")}
     if unknown := parts - set(VARIANTS):
         parser.error(f"no such variant: {', '.join(unknown)}. There are: {', '.join(VARIANTS)}")
@@ -420,7 +422,7 @@ if __name__ == "__main__":
             else:
                 variant = dict(ChainMap(*(VARIANTS[part] for part in name.split(" + "))))
                 logits, seconds = run_variant(variant, environment, arguments.models, arguments.epochs)
-            if kept:
-                np.savez(kept, logits, seconds)
+                if kept:
+                    np.savez(kept, logits, seconds)
             scores = line(name, logits, seconds, default_scores)
             default_scores = scores if default_scores is None else default_scores

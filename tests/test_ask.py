@@ -105,7 +105,7 @@ TERMS = pd.DataFrame(
         ("vile person", True, "person"),
     ],
     columns=["text", "toxic", "term"],
-).assign(score=[0.1, 0.6, 0.7, 0.65, 0.2, 0.9])
+).assign(score=[0.1, 0.6, 0.7, 0.65, 0.2, 0.9], kind=["listed", "not listed"] * 2 + ["neutral"] * 2)
 
 
 def test_figures_of_terms_are_those_of_scikit_learn():

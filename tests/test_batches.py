@@ -154,6 +154,14 @@ def test_identity_terms_are_found_in_all_spellings_and_drawn_in_the_most_frequen
     assert found == [([3, 4, 6, 10], [3, 4]), ([7, 8], [7, 8])]
 
 
+def test_terms_may_be_listed_with_capitals():
+    """As German nouns are written."""
+    lists = next("".join(c["source"]) for c in kernel.CELLS if "\nLISTED_TERMS = " in "".join(c["source"]))
+    names = vars(kernel) | {}
+    exec(lists.replace('("man male boy", "men males boys")', '("Mann", "Männer")'), names)
+    assert "mann" in names["LISTED_TERMS"][0] and "männer" in names["LISTED_TERMS"][1]
+
+
 def test_identity_terms_stand_once_and_in_one_list():
     terms = [term for terms in kernel.LISTED_TERMS for term in terms]
     assert len(set(terms)) == len(terms) and all(term == term.lower() for term in terms)
