@@ -170,7 +170,7 @@ def named_in_unlabelled():
     """In the loss of pairs a comment without identity labels mentions an identity if one of its terms is there."""
     for column, name in enumerate(kernel.IDENTITIES, 1):
         unlabelled = kernel.train[name].isna().to_numpy()
-        by_terms, _ = kernel.find_mentions(kernel.train.assign(**{name: np.nan}), [name])
+        by_terms, _ = kernel.find_mentions(kernel.train.assign(**{name: np.nan}))
         kernel.labels["toxicity"][unlabelled, column] = by_terms[name][unlabelled]
 
 
