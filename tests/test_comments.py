@@ -336,12 +336,12 @@ def test_each_scored_identity_has_terms():
 
 
 def test_made_up_sentences_hold_each_term_as_often_with_harmless_as_with_toxic_words():
-    sentences = kernel.made_up_sentences(["widow", "person"], frames=["A {}.", "What a {}!"])
+    sentences = kernel.made_up_sentences(["widow", "person"])
     assert sentences["text"].is_unique and sentences.groupby("term")["toxic"].mean().to_dict() == {
         "widow": 0.5,
         "person": 0.5,
     }
-    assert {"A kind widow.", "What a vile person!"} <= set(sentences["text"])
+    assert {"I am a kind widow", "What a vile person!"} <= set(sentences["text"])
     assert all(term in text for text, term in zip(sentences["text"], sentences["term"], strict=True))
 
 
