@@ -1,12 +1,17 @@
 # make run     run kernel.ipynb, on the sample or on what the KERNEL_… variables name
 # make test    run every test, nbval on the notebook included
+# make score   score the comments of a csv, INPUT=comments.csv, with the last run's models: scores.csv
 # make html    write the last run as a page, kernel.html, its definitions folded away
 # make outputs run the sample and store its outputs in kernel.ipynb
-# make push    push the notebook to Kaggle under your own name
+# make push    push the notebook to Kaggle under your own name, where it runs
+# make status  tell how that run goes
+# make results fetch what it left, check the submission and read the report out
+# make submit  submit it to the competition
+# make publish publish the models as a Kaggle Model
 
 SHELL = bash
 PYTHON = python3
-KAGGLE = .venv/bin/kaggle
+VENV_PYTHON = .venv/bin/python
 JUPYTER = .venv/bin/jupyter
 OUTPUT = "$${KERNEL_OUTPUT_DIR:-.}"
 # what is stored and tested is the run with the default settings, whatever the caller's environment says
@@ -23,6 +28,12 @@ test: .venv/installed
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 
+score: .venv/installed
+	@test -n '$(INPUT)' || { echo 'make score INPUT=comments.csv scores the comments of that file' >&2; exit 1; }
+	@test -f $(OUTPUT)/models/models.json || { echo 'There are no models yet: make run' >&2; exit 1; }
+	@$(VENV_PYTHON) $(OUTPUT)/models/toxicity.py '$(INPUT)' > $(OUTPUT)/scores.csv.part
+	@mv $(OUTPUT)/scores.csv.part $(OUTPUT)/scores.csv; echo $(OUTPUT)/scores.csv
+
 html: .venv/installed
 	test -f $(OUTPUT)/kernel.executed.ipynb || $(MAKE) run
 	$(JUPYTER) nbconvert --log-level=ERROR --to html --TemplateExporter.extra_template_paths=tests \
@@ -35,20 +46,10 @@ outputs: .venv/installed
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet --requirement requirements.txt
+	.venv/bin/python -m pip install --quiet --upgrade --no-deps --target .venv/newest keras  # a test scores with it
 	touch $@
 
-# The metadata names an owner. A copy of it gets the name of whoever the client is logged in as.
-# The client exits 0 where Kaggle refuses a push, so its answer is read.
-push: .venv/installed
-	@set -e; owner=$$($(KAGGLE) config view | sed -n 's/^- username: \([[:alnum:]_-]*\)$$/\1/p'); \
-	case "$$owner" in ''|None) \
-		echo 'Not logged in to Kaggle. Run `$(KAGGLE) auth login`, or save an API token from your' >&2; \
-		echo 'Kaggle settings (Settings > API > Generate New Token) as ~/.kaggle/access_token.' >&2; exit 1;; \
-	esac; \
-	folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT INT TERM; \
-	cp kernel.ipynb "$$folder"; \
-	sed "s/INSERT_USERNAME_HERE/$$owner/" kernel-metadata.json > "$$folder/kernel-metadata.json"; \
-	$(KAGGLE) kernels push -p "$$folder" | tee "$$folder/answer"; \
-	grep -q 'successfully pushed' "$$folder/answer"
+push status results submit publish: .venv/installed
+	@$(VENV_PYTHON) on_kaggle.py $@
 
-.PHONY: run test html outputs push
+.PHONY: run test score html outputs push status results submit publish

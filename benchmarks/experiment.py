@@ -313,7 +313,7 @@ def train_and_predict(number, epochs, pretrained):
     with redirect_stdout(StringIO()):
         kernel.train_model(model, batches, training)
     seconds = (time.perf_counter() - begun) / epochs
-    return kernel.predict(model, scored_batches()), seconds
+    return kernel.predict(model, scored_batches())[:, 0], seconds
 
 
 def mean_auc_within(source, toxic, ranks):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import precision_score, recall_score, roc_auc_score
 
 ROWS = 600
 
@@ -29,14 +29,26 @@ def write(path, rows, columns=("id", "prediction")):
 
 def test_predictions_of_another_model_come_in_the_order_asked_for(tmp_path):
     path = write(tmp_path / "bert.csv", [("07", 0.25), ("7", 0.5), ("9", 2.0), ("8", -1.0)])
-    assert list(kernel.read_predictions(path, ["8", "07"])) == [-1.0, 0.25]
+    assert list(kernel.read_predictions(path, {"test": ["8", "07"]})["test"]) == [-1.0, 0.25]
+
+
+@pytest.mark.parametrize(("held_out", "test"), [("ab", "x"), ("a", "bx"), ("ab", "ba"), ("b", "a")])
+def test_predictions_may_be_of_the_held_out_comments_of_the_test_comments_or_of_both(tmp_path, held_out, test):
+    path = write(tmp_path / "bert.csv", [("a", 0.25), ("b", 0.5)])
+    found = kernel.read_predictions(path, {"held-out": [*held_out], "test": [*test]})
+    assert set(found) == {part for part, ids in (("held-out", held_out), ("test", test)) if set(ids) <= {"a", "b"}}
+    for part, ids in (("held-out", held_out), ("test", test)):
+        assert part not in found or list(found[part]) == [{"a": 0.25, "b": 0.5}[name] for name in ids]
 
 
 @pytest.mark.parametrize(
     ("rows", "named"),
     [
-        ([("a", 0.1)], "no prediction for 1 of the 2 held-out comments, such as id b"),
-        ([("a", 0.1), ("b", np.nan)], "no prediction for 1 of the 2"),
+        (
+            [("a", 0.1)],
+            "no prediction for 1 of the 2 held-out comments, such as id b, and for 1 of the 1 test comments",
+        ),
+        ([("a", 0.1), ("b", np.nan)], "no prediction for 1 of the 2 held-out"),
         ([("a", 0.1), ("b", 0.2), ("a", 0.3)], "column id, row 3"),
         ([("a", np.inf), ("b", 0.2)], "column prediction, row 1 .*inf is not finite"),
         ([("a", "high"), ("b", 0.2)], "column prediction, row 1 .*'high' is not a number"),
@@ -45,7 +57,7 @@ def test_predictions_of_another_model_come_in_the_order_asked_for(tmp_path):
 def test_faults_in_the_predictions_of_another_model_are_named(tmp_path, rows, named):
     path = write(tmp_path / "bert.csv", rows)
     with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}: .*{named}"):
-        kernel.read_predictions(path, ["a", "b"])
+        kernel.read_predictions(path, {"held-out": ["a", "b"], "test": ["c"]})
 
 
 def test_identities_with_enough_comments_of_both_classes():
@@ -86,22 +98,92 @@ def test_only_a_real_gap_is_more_than_chance():
     assert "none unlike the others" in kernel.more_than_chance(even, ["black", "white"])
 
 
-def test_false_positive_rates_are_shares_above_one_threshold():
+def test_intervals_of_any_figures_hold_95_of_100_draws():
+    values, rows = np.random.default_rng(0).normal(size=500), pd.DataFrame({"x": np.arange(500)})
+
+    def figures_of(values, rows):
+        return pd.DataFrame({"mean": {"all": values.mean()}, "rows": {"all": rows["x"].nunique() / 500}})
+
+    resampled = kernel.resample(figures_of, (values, rows), seed=1)
+    low, high = resampled["all", "mean"].quantile([0.025, 0.975])
+    error = values.std() / np.sqrt(500)
+    assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.5 * error)
+    assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.5 * error)
+    assert resampled["all", "rows"].mean() == pytest.approx(1 - np.exp(-1), abs=0.02)  # with replacement
+    text = kernel.with_intervals(figures_of(values, rows), resampled).at["all", "mean"]
+    assert text == f"{values.mean():.4f} [{low:.4f}, {high:.4f}]"
+
+
+def test_label_aucs_are_those_of_scikit_learn():
+    generator = np.random.default_rng(0)
+    shares = pd.DataFrame(generator.integers(0, 11, (300, 2)) / 10, columns=["toxicity", "threat"])
+    scores = pd.DataFrame(generator.random((300, 2)) + 0.3 * shares.to_numpy(), columns=["toxicity", "threat"])
+    shares.loc[::3, "threat"] = np.nan
+    figures = kernel.label_aucs(
+        shares.assign(none=0.1, unknown=np.nan), scores.assign(none=scores["threat"], unknown=0)
+    )
+    for label in shares:
+        known = shares[label].notna()
+        expected = roc_auc_score(shares[label][known] >= 0.5, scores[label][known])
+        assert figures.at[label, "auc"] == pytest.approx(expected, abs=1e-12)
+        assert figures.at[label, "comments"] == (shares[label] >= 0.5).sum()
+    assert figures.loc[["none", "unknown"], "auc"].isna().all()
+
+
+def test_calibration_finds_the_curve_that_shares_of_raters_follow():
+    generator = np.random.default_rng(0)
+    scores = generator.beta(1, 3, 20_000).clip(1e-6, 1 - 1e-6)
+    for curve in ([0.7, 1.6, -1.0], [1.0, 1.0, 0.0], [1.2, 0.3, 0.5]):
+        shares = generator.binomial(10, kernel.calibrate(scores[:, None], [curve])[:, 0]) / 10
+        shares[::7] = np.nan
+        assert kernel.fit_calibration(scores, shares) == pytest.approx(curve, abs=0.1)
+
+
+@pytest.mark.parametrize("shares", [np.zeros(50), np.ones(50), np.full(50, np.nan)], ids=["none", "all", "unknown"])
+def test_labels_that_nothing_can_be_learned_from_are_not_calibrated(shares):
+    assert kernel.fit_calibration(np.linspace(0.1, 0.9, 50), shares) == [1, 1, 0]
+
+
+def test_a_calibration_never_falls():
+    scores = np.linspace(0.01, 0.99, 99)
+    assert kernel.fit_calibration(scores, 1 - scores) == [1, 1, 0]
+    up_and_down = kernel.fit_calibration(scores, np.where(scores < 0.7, scores, 1 - scores))
+    assert (np.diff(kernel.calibrate(scores[:, None], [up_and_down])[:, 0]) > 0).all()
+
+
+def test_thresholds_flag_the_share_or_reach_the_precision_that_they_are_named_after():
+    toxic, scores, _ = comments()
+    thresholds = kernel.find_thresholds(toxic, scores["LSTM"].to_numpy())
+    assert len(thresholds) == 6
+    for name, threshold in thresholds.items():
+        flagged = scores["LSTM"] >= threshold
+        rule, wanted = name.split()
+        if rule == "flags":
+            assert flagged.mean() == pytest.approx(float(wanted.rstrip("%")) / 100, abs=1 / ROWS)
+        else:
+            assert toxic[flagged].mean() >= float(wanted)
+            lower = scores["LSTM"][scores["LSTM"] < threshold]  # any lower one is less precise
+            assert all(toxic[scores["LSTM"] >= other].mean() < float(wanted) for other in lower)
+    assert np.isnan(kernel.find_thresholds(toxic, np.where(toxic, 0.2, 0.3))["precision 0.9"])
+
+
+def test_what_thresholds_do_is_counted():
     toxic, scores, mentioned = comments()
-    rates = kernel.false_positive_rates(toxic, scores, mentioned)
-    for model in scores:
-        harmless = np.sort(scores[model][~toxic])
-        flagged = scores[model] > np.quantile(harmless, 0.95)
-        assert flagged[~toxic].mean() == pytest.approx(0.05, abs=1 / len(harmless))
+    figures = kernel.flag(
+        pd.Series({"low": 0.4, "high": 0.8, "none": np.nan}), toxic, scores["LSTM"].to_numpy(), mentioned
+    )
+    for name, threshold in (("low", 0.4), ("high", 0.8)):
+        flagged = scores["LSTM"] >= threshold
+        assert figures.at[name, "flagged"] == pytest.approx(flagged.mean())
+        assert figures.at[name, "precision"] == pytest.approx(precision_score(toxic, flagged))
+        assert figures.at[name, "found"] == pytest.approx(recall_score(toxic, flagged))
+        assert figures.at[name, "false_positives"] == pytest.approx(1 - recall_score(~toxic, ~flagged))
         for identity in mentioned:
-            rows = mentioned[identity] & ~toxic
-            assert rates.at[identity, model] == pytest.approx(flagged[rows].mean(), abs=1e-12)
-
-
-def test_an_identity_without_harmless_comments_has_no_false_positive_rate():
-    toxic, scores, mentioned = comments()
-    rates = kernel.false_positive_rates(toxic, scores, mentioned.assign(male=toxic))
-    assert rates.loc["male"].isna().all()
+            harmless = mentioned[identity] & ~toxic
+            assert figures.at[name, identity] == pytest.approx(flagged[harmless].mean())
+    assert figures.loc["none", "found"] == 0 and np.isnan(figures.loc["none", "precision"])
+    without = kernel.flag(pd.Series({"low": 0.4}), toxic, scores["LSTM"].to_numpy(), mentioned.assign(male=toxic))
+    assert np.isnan(without.at["low", "male"])  # no harmless comment mentions it
 
 
 @settings(deadline=None)
@@ -122,21 +204,23 @@ def test_surest_errors_are_the_most_wrong_comments_of_the_identity(rows, count):
 def test_the_leaderboard_is_the_score_of_the_rows_that_have_labels():
     toxic, scores, mentioned = comments()
     ids = pd.Series([f"{row:03}" for row in range(ROWS)])
-    submission = pd.DataFrame({"id": ids, "prediction": scores["LSTM"]})[::-1]
+    submissions = scores.assign(id=ids)[["id", "LSTM", "TF-IDF"]][::-1]
     labelled = pd.concat([ids.rename("id"), pd.Series(toxic * 0.5, name="toxicity"), mentioned * 0.5], axis=1)
     labelled = labelled.replace({"male": {0.0: np.nan}})  # an empty share is no mention
     expanded = {"public": labelled[:400], "private": labelled[350:].replace({"id": {"599": "unknown"}})}
-    table = kernel.leaderboard_scores(submission, expanded)
-    assert list(table["rows"]) == [400, 249]
+    table = kernel.leaderboard_scores(submissions, expanded)
+    assert list(table.xs("LSTM", level="model")["rows"]) == [400, 249]
     for name, rows in (("public", slice(0, 400)), ("private", slice(350, ROWS - 1))):
-        assert table.at[name, "overall_auc"] == pytest.approx(roc_auc_score(toxic[rows], scores["LSTM"][rows]))
-        bias = kernel.bias_table(toxic[rows], scores[["LSTM"]][rows], mentioned[rows])
-        final_score = kernel.score_table(toxic[rows], scores[["LSTM"]][rows], bias).at["LSTM", "final_score"]
-        assert table.at[name, "final_score"] == pytest.approx(final_score, abs=1e-12)
+        for model in scores:
+            figures = table.loc[name, model]
+            assert figures["overall_auc"] == pytest.approx(roc_auc_score(toxic[rows], scores[model][rows]))
+            bias = kernel.bias_table(toxic[rows], scores[[model]][rows], mentioned[rows])
+            final_score = kernel.score_table(toxic[rows], scores[[model]][rows], bias).at[model, "final_score"]
+            assert figures["final_score"] == pytest.approx(final_score, abs=1e-12)
 
 
 def test_labels_of_other_comments_make_no_leaderboard():
     labelled = pd.DataFrame({"id": ["a"], "toxicity": [1.0], **dict.fromkeys(kernel.IDENTITIES, 0.0)})
-    submission = pd.DataFrame({"id": ["b"], "prediction": [0.5]})
+    submission = pd.DataFrame({"id": ["b"], "LSTM": [0.5]})
     assert kernel.leaderboard_scores(submission, {"public": labelled}).empty
     assert kernel.leaderboard_scores(submission, {}).empty

@@ -4,6 +4,7 @@ import gc
 import threading
 import warnings
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import mixed_precision, ops
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
 ROWS, WORDS = 507, 20
@@ -77,7 +78,7 @@ TOKENS, OFFSETS, TOXIC, LABELS = make_data()
 
 
 def scores_of(model, rows=HOLDOUT_ROWS, **arguments):
-    return kernel.predict(model, kernel.LengthBuckets(TOKENS, OFFSETS, rows, **arguments))
+    return kernel.predict(model, kernel.LengthBuckets(TOKENS, OFFSETS, rows, **arguments))[:, 0]
 
 
 def make_pretrained():
@@ -376,7 +377,7 @@ def make_ensemble(most_models=3, time_limit=UNLIMITED, workers=1, **arguments):
         make_batches=partial(make_batches, **arguments),
         holdout_batches=kernel.LengthBuckets(TOKENS, OFFSETS, HOLDOUT_ROWS),
         scored_batches=kernel.LengthBuckets(TOKENS, OFFSETS, np.r_[HOLDOUT_ROWS, FIT_ROWS]),
-        figures_of=lambda logits: {"auc": roc_auc_score(TOXIC[HOLDOUT_ROWS], logits[: len(HOLDOUT_ROWS)])},
+        figures_of=lambda logits: {"auc": roc_auc_score(TOXIC[HOLDOUT_ROWS], logits[: len(HOLDOUT_ROWS), 0])},
     )
 
 
@@ -403,6 +404,87 @@ def test_each_worker_trains_a_first_model_whatever_the_time():
     assert [ensemble.next_number() for _ in range(2)] == [0, 1]
     ensemble.seconds_of_model = 1.0
     assert ensemble.next_number() is None
+
+
+@pytest.mark.parametrize("seconds_of_model, kept", [(100, 150), (200, 200), (280, 200), (290, 0)])
+def test_a_seventh_of_the_time_is_kept_for_a_student_where_it_is_most_of_a_model(seconds_of_model, kept):
+    assert kernel.plan_student(1400, seconds_of_model, most_models=2) == pytest.approx(kept)
+    assert kernel.plan_student(1400, seconds_of_model, most_models=1) == 0
+
+
+def test_whether_there_will_be_a_student_is_decided_once(clock):
+    ensemble = make_ensemble(most_models=20, time_limit=1400)
+    assert ensemble.next_number() == 0
+    assert ensemble.deadline_of(clock.now, 200) == pytest.approx(clock.now + 1200 / 7)  # not in full
+    clock.now += 1200 - 141  # of its 200 s a model needs seven tenths
+    assert ensemble.next_number() == 1
+    ensemble.deadline_of(clock.now, 300)
+    assert ensemble.seconds_for_student == pytest.approx(200)
+    ensemble.seconds_of_model = 200
+    clock.now += 2
+    assert ensemble.next_number() is None
+
+
+@pytest.fixture(scope="module")
+def two_models(clock):
+    return train_ensemble(models=2)
+
+
+@pytest.mark.parametrize("seconds_per_row, fit_rows", [(1.0, 166), (1e-3, 401), (1e9, 1)])
+def test_a_student_learns_the_scores_of_the_models(clock, two_models, monkeypatch, seconds_per_row, fit_rows):
+    """Of all test comments, here those to fit; and of those to fit as two models can score in a third of 1,000 s."""
+    models = [replace(model, logits=model.logits.copy()) for model in two_models]
+    for model in models:  # as if they had found these scores of the test comments
+        model.logits[len(HOLDOUT_ROWS) :, 0] = np.where(TOXIC[FIT_ROWS], 2, -1)
+    ensemble = make_ensemble(most_models=2, time_limit=7000)
+    ensemble.settings = kernel.Settings(epochs=EPOCHS if fit_rows == 1 else 1, lstm_units=4, learning_rate=PEAK_RATE)
+    ensemble.seconds_for_student, ensemble.seconds_per_row = 1000, seconds_per_row
+    scored = []
+    predict_average = kernel.predict_average
+
+    def scores_of_models(networks, batches):
+        scored.append(len(batches.rows))
+        return predict_average(networks, batches)
+
+    monkeypatch.setattr(kernel, "predict_average", scores_of_models)
+    student = ensemble.train_student(models, make_pretrained())
+    assert scored == [fit_rows]
+    assert student.file_name == "student.npz" and student.logits.shape == (ROWS, 7)
+    if fit_rows == 1:
+        scores, toxic = expit(student.logits[: len(HOLDOUT_ROWS), 0]), TOXIC[HOLDOUT_ROWS]
+        assert np.median(scores[toxic]) == pytest.approx(expit(2), abs=0.1)
+        assert np.median(scores[~toxic]) == pytest.approx(expit(-1), abs=0.1)
+
+
+def test_networks_that_are_built_again_score_as_they_did(two_models):
+    networks = [(model.trained_words, model.weights) for model in two_models]
+    networks = kernel.networks_of(networks, make_pretrained(), 4)
+    scores = kernel.predict_average(networks, make_ensemble().scored_batches)
+    expected = np.mean([expit(model.logits.astype(float)) for model in two_models], axis=0)
+    assert scores == pytest.approx(expected, abs=1e-5)
+
+
+def test_networks_are_compared_on_the_same_rows():
+    generator = np.random.default_rng(0)
+    toxic, mentioned = generator.random(400) < 0.4, generator.random((400, 9)) < 0.3
+    scores = pd.DataFrame({name: generator.normal(size=400) + toxic for name in ("model 1", "model 2", "model 3")})
+    scores["average"] = scores.mean(axis=1)
+    expected = {
+        name: kernel.final_score(toxic, kernel.dense_ranks(column.to_numpy()), mentioned)
+        for name, column in scores.items()
+    }
+    assert kernel.network_scores(toxic, scores, mentioned).to_dict() == pytest.approx(expected)
+    table = kernel.compare_networks("model 2", toxic, scores, mentioned)["final_score"]
+    models = [expected[f"model {number}"] for number in (1, 2, 3)]
+    assert table.to_dict() == pytest.approx(
+        {"best": models[1], "mean": sum(models) / 3, "average": expected["average"]}, abs=1e-12
+    )
+    table = kernel.compare_networks("model 2", toxic, scores.assign(student=scores["average"]), mentioned)
+    assert table.at["student", "final_score"] == table.at["average", "final_score"]
+    none = np.zeros((400, 9), bool)  # without identities only the overall AUC is left
+    assert kernel.network_scores(toxic, scores, none)["average"] == pytest.approx(
+        roc_auc_score(toxic, scores["average"])
+    )
 
 
 def test_no_model_is_begun_after_an_interrupt():
@@ -433,7 +515,8 @@ def test_nothing_of_a_finished_model_stays_alive():
 
 def test_what_is_kept_of_a_model_is_what_it_predicted_and_learned():
     for model in train_ensemble(models=2):
-        logits = model.logits[: len(HOLDOUT_ROWS)]
+        assert model.logits.shape == (ROWS, 7)
+        logits = model.logits[: len(HOLDOUT_ROWS), 0]
         assert model.history[-1]["auc"] == roc_auc_score(TOXIC[HOLDOUT_ROWS], logits)
         assert len(model.history) == 2 and model.steps == 2 * 26
         rebuilt = kernel.build_model(make_pretrained(), model.trained_words, lstm_units=4)
@@ -454,22 +537,24 @@ def test_figures_of_the_holdout():
     generator = np.random.default_rng(0)
     toxic, mentioned = generator.random(300) < 0.4, generator.random((300, 9)) < 0.2
     logits = generator.normal(size=300) + toxic
-    figures = kernel.holdout_figures(logits, toxic, mentioned)
+    of_labels = np.column_stack([logits, *generator.normal(size=(6, 300))])
+    figures = kernel.holdout_figures(of_labels, toxic, mentioned)
     assert figures["overall_auc"] == pytest.approx(roc_auc_score(toxic, logits), abs=1e-12)
     assert figures["final_score"] == kernel.final_score(toxic, kernel.dense_ranks(logits), mentioned)
-    logits[3] = np.nan  # training diverged
-    assert np.isnan([*kernel.holdout_figures(logits, toxic, mentioned).values()]).all()
+    of_labels[3] = np.nan  # training diverged
+    assert np.isnan([*kernel.holdout_figures(of_labels, toxic, mentioned).values()]).all()
 
 
 def test_scores_are_averaged():
-    logits = np.array([[0.0, 2.0, -700.0], [4.0, 2.0, -900.0]], np.float32)
+    logits = np.array([[[0.0, 2.0, -700.0]], [[4.0, 2.0, -900.0]]], np.float32)
     scores = kernel.average_scores(list(logits))
     assert scores == pytest.approx(expit(logits.astype(float)).mean(axis=0), rel=1e-12)
     assert ((scores >= 0) & (scores <= 1)).all()
 
 
 def trained_model(number, steps, logit=0.0):
-    return kernel.TrainedModel(number, 0, [np.zeros(1, np.float32)], np.full(ROWS, logit), steps, [{"loss": 0.5}])
+    logits = np.full((ROWS, 7), logit)
+    return kernel.TrainedModel(number, f"model {number + 1}", 0, [np.zeros(1)], logits, steps, [{"loss": 0.5}])
 
 
 @pytest.mark.parametrize(
@@ -481,6 +566,58 @@ def test_models_with_half_the_steps_of_the_longest_trained_are_averaged(steps, a
     models = [trained_model(i, count or 100, 0.0 if count else np.nan) for i, count in enumerate(steps)]
     for order in (models, models[::-1]):
         assert [model.number for model in kernel.worth_averaging(order)] == averaged
+
+
+def run_student_cells(train_student):
+    """Run the two cells of the student, whose training is train_student(): the variables after it."""
+    scores = {name: np.where(TOXIC, 0.6, 0.4) + noise for name, noise in NOISE.items()}
+    models = [replace(trained_model(place, 130), logits=as_logits(scores[f"model {place + 1}"])) for place in (0, 1)]
+    ensemble = make_ensemble(most_models=2, time_limit=7000)
+    ensemble.seconds_for_student, ensemble.train_student = 1000, lambda *arguments: train_student(scores)
+    variables = vars(kernel) | {
+        **{"used": models, "ensemble": ensemble, "devices": ["cpu:0"], "pretrained": [None], "clock": {}},
+        **{"holdout_rows": np.arange(ROWS), "holdout_toxic": TOXIC, "settings": kernel.Settings()},
+        "holdout_mentioned": pd.DataFrame(False, np.arange(ROWS), kernel.IDENTITIES),
+    }
+    first = next(n for n, c in enumerate(kernel.CELLS) if "ensemble.train_student(" in "".join(c["source"]))
+    for cell in kernel.CELLS[first : first + 4]:
+        if "run" in cell["metadata"].get("tags", []):
+            exec("".join(cell["source"]), variables)
+    return variables
+
+
+NOISE = dict(zip(["model 1", "model 2", "good", "bad"], np.random.default_rng(0).normal(size=(4, ROWS)), strict=True))
+NOISE = {name: noise * {"good": 0.05, "bad": 0.2}.get(name, 0.1) for name, noise in NOISE.items()}
+
+
+def as_logits(scores):
+    return np.repeat(logit(scores.clip(0.01, 0.99))[:, None], 7, axis=1)
+
+
+@pytest.mark.parametrize("quality, folder", [("good", ["student", "all"]), ("bad", ["all"])])
+def test_a_student_is_kept_if_it_is_better_than_the_best_model(quality, folder):
+    variables = run_student_cells(lambda scores: replace(trained_model(2, 130), logits=as_logits(scores[quality])))
+    assert [*variables["folder_scores"]] == folder
+    figures = variables["network_figures"]
+    assert set(figures.index) == {"student", "best", "mean", "average"}
+    assert (figures["student"] > figures["best"]) is (quality == "good")
+    assert figures["best"] == max(
+        variables["network_scores"](TOXIC, variables["networks"][["model 1", "model 2"]], np.zeros((ROWS, 9), bool))
+    )
+
+
+def failing(scores):
+    raise MemoryError("too large")
+
+
+@pytest.mark.parametrize(
+    "train_student, said", [(failing, "too large"), (lambda scores: trained_model(2, 130, np.nan), "diverged")]
+)
+def test_a_student_that_fails_is_told_of_and_costs_nothing(train_student, said):
+    with pytest.warns(UserWarning, match=f"There is no student: .*{said}"):
+        variables = run_student_cells(train_student)
+    assert [*variables["folder_scores"]] == ["all"]
+    assert set(variables["network_figures"].index) == {"best", "mean", "average"}
 
 
 def run_training_cell(output_dir, models, failure=None):
@@ -498,7 +635,8 @@ def run_training_cell(output_dir, models, failure=None):
         **{"tokens": TOKENS, "offsets": OFFSETS, "make_batches": make_batches},
         **{"holdout_batches": None, "holdout_rows": HOLDOUT_ROWS},
         **{"test_rows": FIT_ROWS, "holdout_toxic": None, "holdout_mentioned": pd.DataFrame(columns=kernel.IDENTITIES)},
-        **{"most_models": 2, "frequent_words": 0, "train_batches": make_batches(), "vocabulary": [], "clock": {}},
+        **{"most_models": 2, "frequent_words": 0, "train_batches": make_batches(), "clock": {}},
+        **{"models_dir": output_dir, "description": {}},
         "test": pd.DataFrame({"id": FIT_ROWS.astype(str)}),
     }
     exec("".join(cell["source"]), variables)

@@ -1,0 +1,227 @@
+"""The way to Kaggle and back, with Kaggle's own client: push, status, results, submit, publish. `make` runs it."""
+
+import argparse
+import contextlib
+import csv
+import io
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import requests
+
+ROOT = Path(__file__).parent
+METADATA = json.loads((ROOT / "kernel-metadata.json").read_text(encoding="utf-8"))
+OUTPUT = Path(os.environ.get("KERNEL_OUTPUT_DIR") or ".")
+NOT_LOGGED_IN = """Not logged in to Kaggle, or no longer. Run `.venv/bin/kaggle auth login --force`, or save an
+API token from your Kaggle settings (Settings > API > Generate New Token) as ~/.kaggle/access_token."""
+
+
+def log_in():
+    """The client, and the name of whoever it is logged in as."""
+    # the client's own advice comes twice, and names a command that is elsewhere
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        from kaggle import api
+
+        api.authenticate()
+        if owner := api.get_config_value("username"):
+            return api, owner
+    sys.exit(NOT_LOGGED_IN)
+
+
+def accepted(answer):
+    """The answer, unless it is a refusal: the client returns both alike."""
+    return sys.exit(f"Kaggle refuses: {answer.error}") if answer.error else answer
+
+
+def found(get, *name):
+    """What Kaggle has under this name, or None. It may say "forbidden" of what is not there."""
+    try:
+        return get(*name)
+    except requests.HTTPError as error:
+        if error.response.status_code in (403, 404):
+            return None
+        raise
+
+
+def client_folder(files, metadata):
+    """A temporary folder as the client wants it: the files, and what describes them."""
+    folder = tempfile.mkdtemp()
+    for path in files:
+        Path(folder, path.name).symlink_to(path.resolve())
+    for kind, description in metadata.items():
+        Path(folder, f"{kind}-metadata.json").write_text(json.dumps(description))
+    return folder
+
+
+def get_kernel(api, kernel):
+    """The kernel as Kaggle has it. Nothing else tells the number of the last version."""
+    from kagglesdk.kernels.types.kernels_api_service import ApiGetKernelRequest
+
+    request = ApiGetKernelRequest()
+    request.user_name, request.kernel_slug = kernel.split("/")
+    with api.build_kaggle_client() as client:
+        return client.kernels.kernels_api_client.get_kernel(request)
+
+
+def last_run(api, kernel):
+    """Number, state and failure message of the last version."""
+    on_kaggle = found(get_kernel, api, kernel)
+    if on_kaggle is None:
+        sys.exit(
+            f"Kaggle shows you no {kernel}: `make push` first.\nIt looks the same for a minute after the first push, "
+            "and where the login has run out: `.venv/bin/kaggle auth login --force` renews it."
+        )
+    run = api.kernels_status(kernel)
+    return on_kaggle.metadata.current_version_number, run.status.name.lower().replace("_", " "), run.failure_message
+
+
+def completed_version(api, kernel):
+    """The number of the last version, whose run must have come to its end."""
+    version, state, failure = last_run(api, kernel)
+    if state != "complete":
+        sys.exit(f"Version {version} of {kernel} has not completed: {state}. {failure}".rstrip())
+    return version
+
+
+def push(api, kernel):
+    """Pushes the notebook, which Kaggle then runs."""
+    folder = client_folder([ROOT / METADATA["code_file"]], {"kernel": METADATA | {"id": kernel}})
+    answer = accepted(api.kernels_push(folder))
+    print(f"Version {answer.version_number} successfully pushed to {answer.url}; `make status` tells how it runs.")
+    if missing := answer.invalid_competition_sources + answer.invalid_dataset_sources:
+        sys.exit(f"It runs without {', '.join(missing)}. Have you accepted the competition's rules on Kaggle?")
+
+
+def status(api, kernel):
+    """Tells how the last version runs."""
+    version, state, failure = last_run(api, kernel)
+    print(f"Version {version} of {kernel}: {state}")
+    if state not in ("queued", "running", "complete"):
+        sys.exit(f"{failure}\nIts log: .venv/bin/kaggle kernels logs {kernel}".lstrip())
+
+
+def results(api, kernel):
+    """Downloads the outputs of the last version, reads the report out and checks the submission."""
+    # a folder for each version, so that no model of an earlier one is among those of the last
+    folder = OUTPUT / "results" / f"version_{completed_version(api, kernel)}"
+    api.kernels_output(kernel, str(folder), force=True, quiet=False)
+    try:
+        report = json.loads((folder / "report.json").read_bytes())
+        read_out(report)
+        check_submission(folder / "submission.csv", report["rows"]["scored"])
+    except FileNotFoundError as error:
+        sys.exit(f"The run left no {Path(error.filename).name}. What it left is in {folder}.")
+    except KeyError as error:
+        sys.exit(f"The report in {folder} is not of this notebook: it has no {error}.")
+    except ValueError as error:
+        sys.exit(f"The results in {folder} are not valid: {error}")
+    print(f"submission.csv is valid: {report['rows']['scored']:,} predictions")
+    print(f"To publish the models: KERNEL_OUTPUT_DIR={folder} make publish")
+
+
+def read_out(report):
+    """Prints what one wants to know first."""
+    scores = {name: figure(parts["final_score"]) for name, parts in report["scores"].items()}
+    low, high = map(figure, report["intervals"]["LSTM"]["all"]["final_score"])
+    print(f"Final score on the holdout: {scores.pop('LSTM')}, 95 % interval {low} … {high}")
+    print("Other models: " + ", ".join(f"{name} {score}" for name, score in scores.items()))
+    for name, parts in report["leaderboard"].items():
+        print(f"Final score on the {name} leaderboard: {figure(parts['final_score'])}")
+    print(f"Models averaged: {report['models_averaged']}. Training ended with: {report['stopped_because']}")
+    print(f"Worst identity: {report['worst_identity'] or 'none has enough comments'}")
+    print(report["more_than_chance"])
+
+
+def figure(value):
+    """A figure of the report, which may have none."""
+    return "unknown" if value is None else f"{value:.4f}"
+
+
+def check_submission(path, scored):
+    """Raises a ValueError where a submission is not valid for so many comments."""
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = list(csv.reader(file)) or [[]]
+    if header != ["id", "prediction"]:
+        raise ValueError("the columns of submission.csv are not id,prediction")
+    predictions = dict(rows)
+    if not len(rows) == len(predictions) == scored:
+        raise ValueError(f"submission.csv has {len(rows)} rows of {len(predictions)} ids, scored were {scored}")
+    if not all(0 <= float(prediction) <= 1 for prediction in predictions.values()):
+        raise ValueError("submission.csv has predictions outside 0 … 1")
+
+
+def submit(api, kernel):
+    """Submits the last version to the competition."""
+    version = completed_version(api, kernel)
+    competition = METADATA["competition_sources"][0]
+    answer = api.competition_submit_code("submission.csv", f"Version {version}", competition, kernel, version)
+    if not answer.ref:
+        sys.exit(f"Kaggle refuses: {answer.message}")
+    print(f"Version {version} is submission {answer.ref}. Kaggle says: {answer.message}")
+    print(f"Its score will be at https://www.kaggle.com/competitions/{competition}/submissions")
+
+
+def publish(api, kernel):
+    """Publishes the models as a version of a Kaggle Model, private at first, with their card as its description."""
+    card = OUTPUT / "models" / "README.md"
+    if not card.is_file():
+        sys.exit(f"There is no {card}. `make run` makes models, `make results` fetches those that Kaggle made.")
+    owner, slug = kernel.split("/")
+    is_new = found(api.model_get, kernel) is None
+    model = {"ownerSlug": owner, "slug": slug, "description": card.read_text(encoding="utf-8")}
+    if is_new:  # else title and privacy are what they were made on Kaggle
+        model |= {"title": METADATA["title"], "isPrivate": True}
+    variation = {"ownerSlug": owner, "modelSlug": slug, "framework": "keras", "instanceSlug": "lstm"}
+    # fastText's word vectors, which may be among the files, pass their licence on
+    described = {"model": model, "model-instance": variation | {"licenseName": "CC BY-SA 3.0"}}
+    folder = client_folder(card.parent.iterdir(), described)
+    if is_new:
+        accepted(api.model_create_new(folder))
+    answer = accepted(publish_files(api, folder, f"{kernel}/keras/lstm"))
+    if not is_new:
+        accepted(api.model_update(folder))
+    print(f"Published at {answer.url}. A new model is private: its settings on Kaggle can change that.")
+
+
+def publish_files(api, folder, variation):
+    """Publishes the folder's files as a new version of the variation, which is made where it is missing."""
+    # by itself the client publishes the rest where a file does not arrive
+    upload = api._upload_file
+    api._upload_file = lambda name, *rest: upload(name, *rest) or sys.exit(f"{name} did not arrive: nothing published.")
+    if found(api.model_instance_get, variation) is None:
+        return api.model_instance_create(folder)
+    return api.model_instance_version_create(variation, folder)
+
+
+def reason(error):
+    """Why a request failed, in Kaggle's words, which the client drops."""
+    if error.response is None:
+        return f"Kaggle cannot be reached: {error}"
+    if error.response.status_code == 401:
+        return NOT_LOGGED_IN
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        return f"Kaggle refuses: {error.response.json()['error']['message']}"
+    return f"Kaggle refuses: {error}"
+
+
+def main():
+    """Runs the command named; ends in a sentence where Kaggle does not play along."""
+    commands = {command.__name__: command for command in (push, status, results, submit, publish)}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", choices=commands)
+    command = commands[parser.parse_args().command]
+    with tempfile.TemporaryDirectory() as tempfile.tempdir:  # for the client's notes on uploads, too
+        try:
+            api, owner = log_in()
+            command(api, METADATA["id"].replace("INSERT_USERNAME_HERE", owner))
+        except requests.RequestException as error:
+            sys.exit(reason(error))
+        except ValueError as error:
+            sys.exit(f"Kaggle's client refuses: {error}")
+
+
+if __name__ == "__main__":
+    main()
