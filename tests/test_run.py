@@ -304,6 +304,7 @@ def test_the_readmes_lines_score_new_text_in_a_fresh_process(first_run, tmp_path
     finished = subprocess.run(
         [sys.executable, "-c", lines, json.dumps([*sentences["text"]])],
         cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": "models"},
         capture_output=True,
         text=True,
         check=True,
