@@ -279,10 +279,10 @@ def run_sections(environment):
         del os.environ[name]
     os.environ |= environment
     kernel.clock = {}
-    for cell in kernel.CELLS:
+    for number, cell in enumerate(kernel.CELLS):
         if "run" in cell["metadata"].get("tags", []) and "Batches" not in kernel.clock:
             with redirect_stdout(StringIO()):
-                exec("".join(cell["source"]), vars(kernel))
+                kernel.run_cell(number, vars(kernel))
 
 
 def scored_batches():

@@ -52,14 +52,13 @@ def run_notebook(_):
         return fit(model, *arguments, **options)
 
     kernel.keras.Model.fit = fit_and_note
-    names, sections, ended = {"In": []}, {}, begun
-    cells = [cell for cell in kernel.CELLS if cell["cell_type"] == "code"]
-    for number, cell in enumerate(cells, 1):
+    names, sections, ended = {}, {}, begun
+    cells = [number for number, cell in enumerate(kernel.CELLS) if cell["cell_type"] == "code"]
+    for number in cells:
         seen = set(names.get("clock", ()))
         with redirect_stdout(StringIO()):
-            names["In"].append("".join(cell["source"]))
-            exec(names["In"][-1], names)
-        for section in set(names["clock"]) - seen or ({"Report"} if number == len(cells) else ()):
+            kernel.run_cell(number, names)
+        for section in set(names["clock"]) - seen or ({"Report"} if number == cells[-1] else ()):
             seconds, megabytes = sections[section] = (time.perf_counter() - ended, peak_memory())
             ended = time.perf_counter()
             reset_peak_memory()

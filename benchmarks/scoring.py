@@ -7,6 +7,7 @@ MODELS: the folder models/ of a run. FOLDER: comments in the competition's layou
   transformers are installed. Each reads the same comments, sorted by length.
 - With and without the words that the folder keeps beside the run's own: the share of the comments' running text that
   has a vector, and the AUC on these comments.
+- On the run's holdout: the average of all networks, the student, and the average with the student as one more.
 """
 
 import argparse
@@ -146,6 +147,19 @@ def score_made_up(models, rows):
     )
 
 
+def compare_averages(run):
+    import kernel
+
+    frame = pd.read_csv(run / "holdout_predictions.csv")
+    if "student" not in frame:
+        return print("There was no student.")
+    models = sum(name.startswith("model ") for name in frame)
+    scores = frame[["LSTM", "student"]].assign(both=(models * frame["LSTM"] + frame["student"]) / (models + 1))
+    mentioned = (frame[kernel.IDENTITIES] == 1).to_numpy()
+    for name, final_score in kernel.network_scores((frame["toxic"] == 1).to_numpy(), scores, mentioned).items():
+        print(f"{name}: final score {final_score:.4f}, overall AUC {roc_auc_score(frame['toxic'], scores[name]):.4f}")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path)
@@ -157,3 +171,4 @@ if __name__ == "__main__":
         score_made_up(arguments.models, rows)
     compare_speed(arguments.models, arguments.folder)
     compare_words(arguments.models, arguments.folder)
+    compare_averages(arguments.models.parent)

@@ -10,8 +10,14 @@ from pathlib import Path
 NOTEBOOK = Path(__file__).parent.parent / "kernel.ipynb"
 CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
 
+
+def run_cell(number, names):
+    """Execute a cell in a dict of names, with its source kept for tracebacks, as Jupyter does it."""
+    source, name = "".join(CELLS[number]["source"]), f"{NOTEBOOK.name}[{number}]"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    exec(compile(source, name, "exec"), names)
+
+
 for number, cell in enumerate(CELLS):
     if "define" in cell["metadata"].get("tags", []):
-        source, name = "".join(cell["source"]), f"{NOTEBOOK.name}[{number}]"
-        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)  # for tracebacks
-        exec(compile(source, name, "exec"))
+        run_cell(number, globals())

@@ -77,7 +77,7 @@ def main(workers, precision, models, output):
     trained.sort(key=lambda model: model.number)
     np.savez(
         output,
-        logits=[model.logits for model in trained],
+        logits=[model.logits[:, 0] for model in trained],
         losses=[[epoch["loss"] for epoch in model.history] for model in trained],
         steps=[model.steps for model in trained],
         peaks=peaks,
