@@ -1,5 +1,6 @@
 # make run     run kernel.ipynb, on the sample or on what the KERNEL_… variables name
 # make test    run every test, nbval on the notebook included
+# make test-latest  the same on the newest releases of all packages, in .venv-latest
 # make score   score the comments of a csv, INPUT=comments.csv, with the last run's models: scores.csv
 # make html    write the last run as a page, kernel.html, its definitions folded away
 # make outputs run the sample and store its outputs in kernel.ipynb
@@ -11,45 +12,52 @@
 
 SHELL = bash
 PYTHON = python3
-VENV_PYTHON = .venv/bin/python
-JUPYTER = .venv/bin/jupyter
+VENV = .venv
+VENV_PYTHON = $(VENV)/bin/python
+JUPYTER = $(VENV)/bin/jupyter
 OUTPUT = "$${KERNEL_OUTPUT_DIR:-.}"
 # what is stored and tested is the run with the default settings, whatever the caller's environment says
 DEFAULT_SETTINGS = env $$(env | sed -n 's/^\(KERNEL_[A-Z_]*\)=.*/-u \1/p')
 
-run: .venv/installed
+run: $(VENV)/installed
 	mkdir -p $(OUTPUT)
-	set -o pipefail; .venv/bin/papermill --log-output --no-progress-bar kernel.ipynb $(OUTPUT)/kernel.executed.ipynb 2>&1 | \
+	set -o pipefail; $(VENV)/bin/papermill --log-output --no-progress-bar kernel.ipynb $(OUTPUT)/kernel.executed.ipynb 2>&1 | \
 		grep --line-buffered --invert-match -E '^(Executing|Ending) Cell'
 
-test: .venv/installed
-	$(DEFAULT_SETTINGS) .venv/bin/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout 600 \
-		--nbval-sanitize-with tests/outputs.cfg kernel.ipynb tests
-	.venv/bin/ruff check .
-	.venv/bin/ruff format --check .
+test: $(VENV)/installed
+	$(DEFAULT_SETTINGS) $(VENV_PYTHON) -m pytest --numprocesses 2 --dist loadgroup --nbval --nbval-current-env \
+		--nbval-cell-timeout 600 --nbval-sanitize-with tests/outputs.cfg kernel.ipynb tests
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
 
-score: .venv/installed
-	@test -n '$(INPUT)' || { echo 'make score INPUT=comments.csv scores the comments of that file' >&2; exit 1; }
+score: $(VENV)/installed
+	@test -n "$$INPUT" || { echo 'make score INPUT=comments.csv scores the comments of that file' >&2; exit 1; }
 	@test -f $(OUTPUT)/models/models.json || { echo 'There are no models yet: make run' >&2; exit 1; }
-	@$(VENV_PYTHON) $(OUTPUT)/models/toxicity.py '$(INPUT)' > $(OUTPUT)/scores.csv.part
+	@$(VENV_PYTHON) $(OUTPUT)/models/toxicity.py "$$INPUT" > $(OUTPUT)/scores.csv.part
 	@mv $(OUTPUT)/scores.csv.part $(OUTPUT)/scores.csv; echo $(OUTPUT)/scores.csv
 
-html: .venv/installed
+html: $(VENV)/installed
 	test -f $(OUTPUT)/kernel.executed.ipynb || $(MAKE) run
 	$(JUPYTER) nbconvert --log-level=ERROR --to html --TemplateExporter.extra_template_paths=tests \
 		--TemplateExporter.template_file=page.html.j2 $(OUTPUT)/kernel.executed.ipynb --output kernel.html
 
-outputs: .venv/installed
-	$(DEFAULT_SETTINGS) .venv/bin/python -c "import nbclient, nbformat; notebook = nbformat.read('kernel.ipynb', 4); \
+outputs: $(VENV)/installed
+	rm -f models/models.json  # what an earlier run trained is not taken over
+	$(DEFAULT_SETTINGS) $(VENV_PYTHON) -c "import nbclient, nbformat; notebook = nbformat.read('kernel.ipynb', 4); \
 		nbclient.NotebookClient(notebook, record_timing=False, coalesce_streams=True).execute(); nbformat.write(notebook, 'kernel.ipynb')"
 
-.venv/installed: requirements.txt
-	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --requirement requirements.txt
-	.venv/bin/python -m pip install --quiet --upgrade --no-deps --target .venv/newest keras  # a test scores with it
+test-latest:
+	$(MAKE) test VENV=.venv-latest
+
+# all but .venv without the versions of requirements.txt
+$(VENV)/installed: requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	sed '$(if $(filter .venv,$(VENV)),,s/ *[=><#;].*//;/^$$/d)' requirements.txt > $(VENV)/requirements.txt
+	$(VENV_PYTHON) -m pip install --quiet --upgrade --requirement $(VENV)/requirements.txt
+	$(VENV_PYTHON) -m pip install --quiet --upgrade --no-deps --target $(VENV)/newest keras  # a test scores with it
 	touch $@
 
-push status results submit publish: .venv/installed
+push status results submit publish: $(VENV)/installed
 	@$(VENV_PYTHON) on_kaggle.py $@
 
-.PHONY: run test score html outputs push status results submit publish
+.PHONY: run test test-latest score html outputs push status results submit publish

@@ -1,8 +1,18 @@
-"""nbval's run of the notebook leaves its results where the tests that look at results find them (see test_run.py)."""
+"""nbval's run of the notebook leaves its results where the tests that look at results find them (see test_run.py).
+
+`--hypothesis-profile many` tries ten thousand examples of each property.
+"""
 
 import os
 import shutil
 import tempfile
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("few", max_examples=300, deadline=None)
+settings.register_profile("many", max_examples=10_000, deadline=None)
+settings.load_profile("few")
 
 
 def pytest_configure():
@@ -11,3 +21,10 @@ def pytest_configure():
 
 def pytest_unconfigure():
     shutil.rmtree(os.environ["KERNEL_OUTPUT_DIR"], ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items):
+    """Where pytest-xdist runs, the tests of a file share a worker, and those of whole runs the one of nbval's run."""
+    for item in items:
+        name = item.path.name
+        item.add_marker(pytest.mark.xdist_group("runs" if name in ("kernel.ipynb", "test_run.py") else name))

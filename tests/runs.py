@@ -1,18 +1,37 @@
-"""Whole runs of the notebook, as `make run` does them."""
+"""Runs of the notebook: whole ones, as `make run` does them, and the first sections of one."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from unittest import mock
 
 import kernel
+import pandas as pd
+
+SAMPLE = kernel.NOTEBOOK.parent / kernel.SAMPLE
+VECTORS = kernel.NOTEBOOK.parent / kernel.SAMPLE_VECTORS
+
+
+def copy_of_sample(folder, rows=None):
+    """Write the sample without the labels of its test comments, or the first rows of it, into a new folder."""
+    shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns("*_expanded.csv"))
+    for path in folder.iterdir() if rows else []:
+        pd.read_csv(path, dtype=str, keep_default_na=False).iloc[:rows].to_csv(path, index=False)
+    return folder
+
+
+def environment_of(settings):
+    """The environment with these settings and no others."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KERNEL_")}
+    return environment | {f"KERNEL_{name.upper()}": str(value) for name, value in settings.items()}
 
 
 def start_notebook(output_dir, **settings):
     """The process of a run of kernel.ipynb in its own folder with the given settings."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KERNEL_")}
-    environment |= {f"KERNEL_{name.upper()}": str(value) for name, value in settings.items()}
-    environment["KERNEL_OUTPUT_DIR"] = str(output_dir)
+    output_dir.mkdir(exist_ok=True)
+    environment = environment_of(settings | {"output_dir": output_dir})
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", kernel.NOTEBOOK.name, output_dir / "run.ipynb"]
     return subprocess.Popen(command, cwd=kernel.NOTEBOOK.parent, env=environment, start_new_session=True)
 
@@ -21,3 +40,17 @@ def run_notebook(output_dir, **settings):
     """Run kernel.ipynb and return its report."""
     assert start_notebook(output_dir, **settings).wait() == 0
     return json.loads((output_dir / "report.json").read_text())
+
+
+def run_sections(last, **settings):
+    """Execute kernel.ipynb in this process down to the end of the section called `last`: the variables it leaves."""
+    names, section = {}, None
+    with mock.patch.dict(os.environ, environment_of(settings), clear=True):
+        for number, cell in enumerate(kernel.CELLS):
+            source = "".join(cell["source"])
+            if source.startswith("## ") and section == last:
+                break
+            section = source.partition("\n")[0].removeprefix("## ") if source.startswith("## ") else section
+            if cell["cell_type"] == "code":
+                kernel.run_cell(number, names)
+    return names

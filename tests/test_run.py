@@ -18,12 +18,10 @@ import kernel
 import numpy as np
 import pandas as pd
 import pytest
-from runs import run_notebook, start_notebook
+from runs import SAMPLE, VECTORS, copy_of_sample, run_notebook, start_notebook
 from scipy.stats import mannwhitneyu, pmean
 from sklearn.metrics import roc_auc_score
 
-SAMPLE = kernel.NOTEBOOK.parent / "tests" / "sample"
-VECTORS = kernel.NOTEBOOK.parent / kernel.SAMPLE_VECTORS
 BIASED = ["muslim", "black", "homosexual_gay_or_lesbian"]  # those that the sample ties to toxicity
 
 
@@ -36,14 +34,6 @@ def first_run():
     return folder, json.loads((folder / "report.json").read_text())
 
 
-def copy_of_sample(folder, rows=None):
-    """The sample without the labels of its test comments, or the first rows of it."""
-    copy = shutil.copytree(SAMPLE, folder / "comments", ignore=shutil.ignore_patterns("*_expanded.csv"))
-    for path in copy.iterdir() if rows else []:
-        pd.read_csv(path, dtype=str, keep_default_na=False).iloc[:rows].to_csv(path, index=False)
-    return copy
-
-
 @pytest.fixture(scope="module")
 def second_run(first_run, tmp_path_factory):
     """A run with two workers and other models to compare with: one of held-out comments, one of test comments."""
@@ -51,7 +41,7 @@ def second_run(first_run, tmp_path_factory):
     predictions = pd.read_csv(first_run[0] / "holdout_predictions.csv").rename(columns={"CNN": "prediction"})
     predictions.to_csv(folder / "my model.csv", index=False)
     shutil.copy(first_run[0] / "submission.csv", folder / "my submission.csv")
-    comments = copy_of_sample(folder)
+    comments = copy_of_sample(folder / "comments")
     shutil.copy(SAMPLE / "test_public_expanded.csv", comments)
     before = kernel.NOTEBOOK.read_bytes()
     report = run_notebook(
@@ -332,7 +322,7 @@ def test_make_score_writes_the_scores_of_a_csv(first_run, tmp_path):
 
 
 def test_identities_that_no_rater_was_asked_about_are_found_by_their_terms(tmp_path):
-    folder = copy_of_sample(tmp_path, rows=1501)
+    folder = copy_of_sample(tmp_path / "comments", rows=1501)
     train = pd.read_csv(folder / "train.csv", dtype=str, keep_default_na=False)
     train[kernel.IDENTITIES] = ""
     train.drop(columns=kernel.OTHER_IDENTITIES).to_csv(folder / "train.csv", index=False)
@@ -362,7 +352,7 @@ def check_submission(output_dir, input_dir):
 @pytest.mark.parametrize("epochs, fewest_models", [(1000, 1), (1, 2)])
 def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest_models):
     """One model that cannot be trained in full, or as many as fit. Time passes only when the notebook looks at it."""
-    folder, looks = copy_of_sample(tmp_path, rows=1501), itertools.count(1)
+    folder, looks = copy_of_sample(tmp_path / "comments", rows=1501), itertools.count(1)
     settings = {"input_dir": folder, "vector_files": VECTORS, "output_dir": tmp_path}
     settings |= {"time_limit": 44, "epochs": epochs, "models": 1000}
     for name, value in settings.items():
@@ -382,13 +372,25 @@ def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest_
     check_submission(tmp_path, folder)
 
 
-def test_a_run_that_is_killed_leaves_a_submission_of_the_models_so_far(tmp_path):
-    folder = copy_of_sample(tmp_path, rows=1501)
-    process = start_notebook(tmp_path, input_dir=folder, vector_files=VECTORS, models=1000, epochs=1, cnn_epochs=0)
-    while not (tmp_path / "models" / "models.json").exists():
-        assert process.poll() is None
+def test_a_run_that_is_killed_leaves_a_submission_and_goes_on_where_it_ended(tmp_path):
+    folder, undisturbed, killed = (
+        copy_of_sample(tmp_path / "comments", rows=1501),
+        tmp_path / "undisturbed",
+        tmp_path / "killed",
+    )
+    settings = {"input_dir": folder, "vector_files": VECTORS, "models": 2, "epochs": 1, "lstm_units": 8}
+    processes = [start_notebook(output_dir, **settings) for output_dir in (undisturbed, killed)]
+    while not (killed / "models" / "models.json").exists():
+        assert processes[1].poll() is None
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    check_submission(tmp_path, folder)
-    assert 0 < kernel.load(tmp_path / "models")("a comment")["toxicity"] < 1
+    os.killpg(processes[1].pid, signal.SIGKILL)
+    processes[1].wait()
+    check_submission(killed, folder)
+    assert 0 < kernel.load(killed / "models")("a comment")["toxicity"] < 1
+
+    saved = {path: path.stat().st_mtime_ns for path in (killed / "models").glob("model_*.npz")}
+    report = run_notebook(killed, **settings)
+    assert report["models_averaged"] == 2 and saved
+    assert {path: path.stat().st_mtime_ns for path in saved} == saved  # not trained again
+    assert processes[0].wait() == 0
+    assert (killed / "submission.csv").read_bytes() == (undisturbed / "submission.csv").read_bytes()

@@ -66,6 +66,7 @@ def save(folder, networks, **changes):
     ]
     has_vector = np.array([word not in WITHOUT_VECTOR for word in WORDS])
     kept = kernel.words_to_save(WORDS, has_vector, max(TRAINED_WORDS))
+    folder.mkdir(exist_ok=True)
     kernel.save_vectors(folder, pretrained, np.append(kept, True))
     kernel.write_scorer(folder / "toxicity.py", DEFINITIONS)
     description = {
@@ -199,11 +200,44 @@ def test_nothing_that_is_saved_is_pickled(folder):
             assert {arrays[name].dtype for name in arrays} == {np.dtype(np.float32)}
 
 
-def test_models_of_an_earlier_run_are_not_mixed_with_those_of_this_one(networks, folder, tmp_path):
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+def test_networks_of_another_run_are_deleted(networks, tmp_path):
+    save(tmp_path, networks, fingerprint="of another run")
     (tmp_path / "README.md").write_text("the card of another run")
-    kernel.save_vectors(tmp_path, networks[0], np.ones(8, bool))
+    assert kernel.saved_models(tmp_path, "of this one") == {}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["embedding_matrix.npy", "toxicity.py"]
+
+
+def test_networks_of_the_same_run_are_taken_over(networks, tmp_path):
+    save(tmp_path, networks, fingerprint="of both")
+    shutil.copy(tmp_path / "model_1.npz", tmp_path / "model_3.npz")  # saved, but not listed when the run was killed
+    saved = kernel.saved_models(tmp_path, "of both")
+    names = ["model 1", "model 2", "student"]
+    assert {*saved} == {*names}
+    for name, trained_words, network in zip(names, TRAINED_WORDS, networks[1], strict=True):
+        assert saved[name].trained_words == trained_words
+        for saved_weight, weight in zip(saved[name].weights, network.trainable_weights, strict=True):
+            assert np.array_equal(saved_weight, weight.numpy())
+    assert not (tmp_path / "model_3.npz").exists()
+    kernel.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["models.json", "model_2.npz"])
+@pytest.mark.parametrize("content", [None, b"", b"[]", b"{}"])
+def test_a_spoilt_folder_is_begun_afresh(networks, tmp_path, name, content):
+    save(tmp_path, networks, fingerprint="of both")
+    (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
+    assert kernel.saved_models(tmp_path, "of both") == {}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["embedding_matrix.npy", "toxicity.py"]
+
+
+def test_a_fingerprint_tells_any_change():
+    parts = [kernel.Settings(), {"keras": "3.13"}, ["a", "b"], np.arange(6).reshape(2, 3), np.array([0.5, np.nan])]
+    others = [kernel.Settings(seed=1), {"keras": "3.14"}, ["a", "B"], np.arange(1, 7), np.array([0.25, np.nan])]
+    fingerprints = {kernel.fingerprint_of(*parts)}
+    for place, other in enumerate(others):
+        fingerprints.add(kernel.fingerprint_of(*parts[:place], other, *parts[place + 1 :]))
+    assert len(fingerprints) == 1 + len(parts)
+    assert kernel.fingerprint_of(*parts) in fingerprints
 
 
 def test_words_without_a_vector_are_left_out_unless_another_spelling_would_be_found():
@@ -214,7 +248,9 @@ def test_words_without_a_vector_are_left_out_unless_another_spelling_would_be_fo
 
 def test_another_format_is_refused(networks, tmp_path):
     save(tmp_path, networks, format=kernel.FORMAT + 1)
-    with pytest.raises(ValueError, match=r"models\.json: has format 2, and this code reads 1"):
+    with pytest.raises(
+        ValueError, match=rf"models\.json: has format {kernel.FORMAT + 1}, and this code reads {kernel.FORMAT}"
+    ):
         kernel.load(tmp_path)
 
 

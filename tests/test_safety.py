@@ -1,0 +1,115 @@
+"""What the code may do: execute nothing that it does not hold itself, and reach no network and no other folder."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import kernel
+import pytest
+from runs import VECTORS, copy_of_sample, environment_of, start_notebook
+from test_on_kaggle import PUSHED, make
+
+ROOT = kernel.NOTEBOOK.parent
+ALLOWED = {  # modules that may be imported
+    *("IPython", "argparse", "array", "ast", "codecs", "collections", "concurrent", "contextlib", "csv"),
+    *("dataclasses", "functools", "gc", "gensim", "gzip", "hashlib", "html", "io", "itertools", "json"),
+    *("keras", "kernel", "linecache", "matplotlib", "numpy", "os", "pandas", "pathlib", "platform", "re"),
+    *("shutil", "sklearn", "string", "subprocess", "sys", "tempfile", "tensorflow", "threading", "time"),
+    *("torch", "unicodedata", "warnings", "weakref", "zipfile", "zlib"),
+}
+FORBIDDEN = {"eval", "exec", "compile", "__import__", "breakpoint", "input"}
+FORBIDDEN_OF_MODULES = {  # of os, subprocess, numpy, pandas, keras
+    *("system", "popen", "execv", "execve", "spawnv", "fork", "Popen", "call", "getoutput", "read_pickle", "to_pickle"),
+    *("loads_pickle", "urlopen", "urlretrieve", "get_file", "load_model", "import_module"),
+}
+
+
+def sources():
+    cells = [cell for cell in kernel.CELLS if cell["cell_type"] == "code"]
+    yield "kernel.ipynb", "\n".join("".join(cell["source"]) for cell in cells)
+    for path in sorted((ROOT / "embeddings").glob("*.py")):
+        yield f"embeddings/{path.name}", path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def scorer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scorer") / "toxicity.py"
+    cells = ["".join(cell["source"]) for cell in kernel.CELLS if cell["cell_type"] == "code"]
+    kernel.write_scorer(path, cells)
+    return path.read_text(encoding="utf-8")
+
+
+def faults(source):
+    """Lines that do what is not allowed, list of str."""
+    for node in ast.walk(ast.parse(source)):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module] if isinstance(node, ast.ImportFrom) else []
+        names = {node.id} if isinstance(node, ast.Name) else set()
+        attributes = {node.attr} if isinstance(node, ast.Attribute) else set()
+        keywords = {node.arg} if isinstance(node, ast.keyword) else set()
+        fault = {module for module in modules if module.split(".")[0] not in ALLOWED}
+        fault |= names & FORBIDDEN | attributes & FORBIDDEN_OF_MODULES | keywords & {"shell", "allow_pickle"}
+        is_run = isinstance(node, ast.Call) and ast.unparse(node.func).startswith("subprocess.")
+        if fault or (is_run and not isinstance(node.args[0], ast.List)):
+            yield ast.unparse(node)
+
+
+@pytest.mark.parametrize("source", dict(sources()).values(), ids=dict(sources()))
+def test_nothing_is_executed_unpickled_or_fetched(source):
+    assert list(faults(source)) == []
+
+
+def test_the_scorer_executes_unpickles_and_fetches_nothing(scorer):
+    assert list(faults(scorer)) == [] and "subprocess" not in scorer
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle",
+        "from urllib.request import urlopen",
+        "eval('1')",
+        "os.system('ls')",
+        "np.load(path, allow_pickle=True)",
+        "subprocess.run('ls', shell=True)",
+        "subprocess.run(command)",
+        "pd.read_pickle(path)",
+    ],
+)
+def test_what_is_forbidden_is_seen(line):
+    assert list(faults(line))
+
+
+def test_what_was_pushed_runs_on_kaggle_and_gives_the_submission_of_the_clone(tmp_path):
+    """The notebook as the server received it, in an empty folder, offline; the comments where Kaggle put them once, the
+    vectors where it puts them now."""
+    attached = tmp_path / "input"
+    comments = copy_of_sample(attached / kernel.COMPETITION, rows=1001)
+    vectors = []
+    for name, dataset in kernel.PUBLIC_VECTORS.items():
+        vectors.append(attached / "datasets" / dataset / name)
+        vectors[-1].parent.mkdir(parents=True)
+        shutil.copy(VECTORS, vectors[-1])
+    small = {"models": 1, "epochs": 1, "lstm_units": 8, "cnn_epochs": 0}
+    of_clone = start_notebook(tmp_path / "clone", input_dir=comments, vector_files=":".join(map(str, vectors)), **small)
+    (tmp_path / "push").mkdir()
+    pushed = make("push", tmp_path / "push", {"SaveKernel": PUSHED}).request["SaveKernel"]["text"]
+    empty = tmp_path / "working"
+    empty.mkdir()
+    (tmp_path / "pushed.ipynb").write_text(pushed, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("run_pushed.py"), tmp_path / "pushed.ipynb", attached],
+        cwd=empty,
+        env=environment_of(small) | {"TMPDIR": str(empty), "HOME": str(empty)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert of_clone.wait() == 0
+    assert (empty / "submission.csv").read_bytes() == (tmp_path / "clone" / "submission.csv").read_bytes()
+    assert json.loads((empty / "report.json").read_text())["rows"]["read"] == 1001
+    assert os.listdir(empty / "models")

@@ -1,0 +1,101 @@
+"""What goes down the notebook, from the files to the batches, beside what Python's csv module reads in the files."""
+
+import csv
+import json
+
+import kernel
+import numpy as np
+import pandas as pd
+import pytest
+from runs import VECTORS, copy_of_sample, run_sections
+
+ROWS = 400
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return copy_of_sample(tmp_path_factory.mktemp("sections") / "comments", rows=ROWS)
+
+
+def read(folder, **settings):
+    return run_sections("9 Batches", input_dir=folder, vector_files=VECTORS, output_dir=folder / "results", **settings)
+
+
+@pytest.fixture(scope="module")
+def names(folder):
+    return read(folder)
+
+
+@pytest.fixture(scope="module")
+def rows(folder):
+    """{file name: list of dicts}."""
+    found = {}
+    for name in kernel.COMPETITION_FILES:
+        with (folder / name).open(newline="", encoding="utf-8") as file:
+            found[name] = list(csv.DictReader(file))
+    return found
+
+
+def test_labels_are_those_of_the_file(names, rows):
+    targets = [float(row["target"]) for row in rows["train.csv"]]
+    assert list(names["toxic"]) == [target >= 0.5 for target in targets] and 0.5 in targets
+    assert names["labels"]["toxicity"][:, 0] == pytest.approx(targets)
+    for place, name in enumerate(kernel.IDENTITIES, 1):
+        shares = [float(row[name] or 0) for row in rows["train.csv"]]
+        assert list(names["labels"]["toxicity"][:, place]) == [share >= 0.5 for share in shares]
+    for place, name in enumerate(kernel.SUBTYPES):
+        shares = [float(row[name]) for row in rows["train.csv"]]
+        assert names["labels"]["subtypes"][:, place] == pytest.approx(shares)
+    raters = np.array([float(row[kernel.RATERS]) for row in rows["train.csv"]])
+    assert names["weights"] == pytest.approx(np.log(2 + raters) / np.log(2 + raters).mean(), rel=1e-5)
+
+
+def test_tokens_are_those_of_the_comments_in_their_order(names, rows):
+    comments = [row["comment_text"] for row in rows["train.csv"] + rows["test.csv"]]
+    assert len(names["offsets"]) == len(comments) + 1
+    words = ["", "", *names["vocabulary"]]
+    for place, comment in enumerate(comments):
+        start, end = names["offsets"][place : place + 2]
+        assert [words[token] for token in names["tokens"][start:end]] == (
+            kernel.shorten(kernel.cut(comment), 220) or [""]
+        )
+    assert list(names["test_rows"]) == list(range(ROWS, len(comments)))
+
+
+def test_nothing_is_learned_from_what_is_scored(names):
+    held_out = {*names["holdout_rows"]}
+    assert held_out.isdisjoint(names["fit_rows"]) and len(held_out) + len(names["fit_rows"]) == ROWS
+    assert {*names["train_batches"].order} <= {*names["fit_rows"]}
+    assert {*names["baseline_rows"]} <= {*names["fit_rows"]}
+    texts = [kernel.letters(text) for text in names["train"]["comment_text"]]
+    assert {texts[row] for row in held_out}.isdisjoint(texts[row] for row in names["fit_rows"])
+
+
+def test_terms_are_swapped_unless_the_setting_says_no(folder, names):
+    assert len(names["identity_terms"]) == 2
+    assert read(folder, swap_terms="no")["identity_terms"] == []
+
+
+def test_a_limit_that_cannot_be_kept_is_said_and_leaves_a_submission(folder):
+    results = folder / "late"
+    with pytest.warns(UserWarning, match=r"KERNEL_TIME_LIMIT is [\d,]+ s too short"):
+        run_sections("14 Evaluation", input_dir=folder, vector_files=VECTORS, output_dir=results, time_limit=1)
+    with (results / "submission.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == ROWS
+
+
+def test_odd_comments_cost_no_result(folder, tmp_path):
+    """An identity on every row, no subtypes and raters, comments without a word, every test row in train."""
+    train = pd.read_csv(folder / "train.csv", dtype=str, keep_default_na=False)
+    train = train.assign(male="1", **dict.fromkeys([*kernel.SUBTYPES, kernel.RATERS], ""))
+    train.loc[::7, "comment_text"] = ["", "😀", "\u200b", "שלום", "!!!!", "word " * 2000, "\n"] * 8 + [""] * 2
+    test = train[["id", "comment_text"]].iloc[:50]
+    train.to_csv(tmp_path / "train.csv", index=False)
+    test.to_csv(tmp_path / "test.csv", index=False)
+    test[["id"]].assign(prediction=0).to_csv(tmp_path / "sample_submission.csv", index=False)
+    settings = {"input_dir": tmp_path, "vector_files": VECTORS}
+    settings |= {"output_dir": tmp_path / "results", "models": 1, "epochs": 1, "lstm_units": 8}
+    names = run_sections("16 Report", **settings)
+    assert len(names["submission"]) == 50 and names["submission"]["prediction"].between(0, 1).all()
+    assert list(names["score"]("a comment")) == ["toxicity"]  # nobody knows of the others
+    assert json.loads((tmp_path / "results" / "report.json").read_text())["rows"]["read"] == ROWS
