@@ -447,13 +447,24 @@ def test_a_student_learns_the_scores_of_the_models(clock, two_models, monkeypatc
         return predict_average(networks, batches)
 
     monkeypatch.setattr(kernel, "predict_average", scores_of_models)
-    student = kernel.train_student(ensemble, models, make_pretrained())
+    student = kernel.train_student(ensemble, models, models[1], make_pretrained())
     assert scored == [fit_rows]
     assert student.file_name == "student.npz" and student.logits.shape == (ROWS, 7)
     if fit_rows == 1:
         scores, toxic = expit(student.logits[: len(HOLDOUT_ROWS), 0]), TOXIC[HOLDOUT_ROWS]
         assert np.median(scores[toxic]) == pytest.approx(expit(2), abs=0.1)
         assert np.median(scores[~toxic]) == pytest.approx(expit(-1), abs=0.1)
+
+
+def test_a_student_begins_as_the_best_of_the_models(clock, two_models):
+    ensemble = make_ensemble(most_models=2, time_limit=7000)
+    ensemble.settings = kernel.Settings(epochs=1, lstm_units=4, learning_rate=1e-7)  # it learns next to nothing
+    ensemble.seconds_for_student, ensemble.seconds_per_row = 1000, 1e9
+    for best in two_models:
+        student = kernel.train_student(ensemble, two_models, best, make_pretrained())
+        assert student.trained_words == best.trained_words
+        for weight, weight_of_best in zip(student.weights, best.weights, strict=True):
+            assert weight == pytest.approx(weight_of_best, abs=1e-4)
 
 
 def test_networks_that_are_built_again_score_as_they_did(two_models):
