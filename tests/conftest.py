@@ -23,6 +23,7 @@ def pytest_unconfigure():
     shutil.rmtree(os.environ["KERNEL_OUTPUT_DIR"], ignore_errors=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
     """Where pytest-xdist runs, the tests of a file share a worker, and those of whole runs the one of nbval's run."""
     for item in items:
