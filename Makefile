@@ -25,10 +25,17 @@ run: $(VENV)/installed
 		grep --line-buffered --invert-match -E '^(Executing|Ending) Cell'
 
 test: $(VENV)/installed
-	$(DEFAULT_SETTINGS) $(VENV_PYTHON) -m pytest --numprocesses 2 --dist loadgroup --nbval --nbval-current-env \
-		--nbval-cell-timeout 600 --nbval-sanitize-with tests/outputs.cfg kernel.ipynb tests
+	$(MAKE) --jobs 2 --output-sync test-runs test-parts
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+PYTEST = $(DEFAULT_SETTINGS) $(VENV_PYTHON) -m pytest
+test-runs:  # those of whole runs look at nbval's, too
+	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout 600 --nbval-sanitize-with tests/outputs.cfg \
+		kernel.ipynb tests/test_run.py
+
+test-parts:
+	$(PYTEST) --ignore tests/test_run.py tests
 
 score: $(VENV)/installed
 	@test -n "$$INPUT" || { echo 'make score INPUT=comments.csv scores the comments of that file' >&2; exit 1; }
@@ -60,4 +67,4 @@ $(VENV)/installed: requirements.txt
 push status results submit publish: $(VENV)/installed
 	@$(VENV_PYTHON) on_kaggle.py $@
 
-.PHONY: run test test-latest score html outputs push status results submit publish
+.PHONY: run test test-runs test-parts test-latest score html outputs push status results submit publish

@@ -7,7 +7,6 @@ import os
 import shutil
 import tempfile
 
-import pytest
 from hypothesis import settings
 
 settings.register_profile("few", max_examples=300, deadline=None)
@@ -21,11 +20,3 @@ def pytest_configure():
 
 def pytest_unconfigure():
     shutil.rmtree(os.environ["KERNEL_OUTPUT_DIR"], ignore_errors=True)
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items):
-    """Where pytest-xdist runs, the tests of a file share a worker, and those of whole runs the one of nbval's run."""
-    for item in items:
-        name = item.path.name
-        item.add_marker(pytest.mark.xdist_group("runs" if name in ("kernel.ipynb", "test_run.py") else name))
