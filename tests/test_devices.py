@@ -105,6 +105,7 @@ def test_if_all_workers_fail_before_they_gave_anything_the_error_is_raised():
 
 
 def test_an_interrupt_lets_the_workers_end_and_a_second_one_does_not_wait():
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
     interrupted, released = threading.Event(), threading.Event()
     waits = [(released, "too late"), (interrupted, "cut short")]
 
@@ -123,6 +124,7 @@ def test_an_interrupt_lets_the_workers_end_and_a_second_one_does_not_wait():
     with pytest.raises(KeyboardInterrupt):
         next(given)
     released.set()
+    signal.signal(signal.SIGINT, handler)
 
 
 @pytest.fixture

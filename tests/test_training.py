@@ -648,7 +648,7 @@ def run_training_cell(output_dir, models, failure=None):
         **{"holdout_batches": None, "holdout_rows": HOLDOUT_ROWS},
         **{"test_rows": FIT_ROWS, "holdout_toxic": None, "holdout_mentioned": pd.DataFrame(columns=kernel.IDENTITIES)},
         **{"most_models": 2, "frequent_words": 0, "train_batches": make_batches(), "clock": {}},
-        **{"models_dir": output_dir, "description": {}},
+        **{"models_dir": output_dir, "description": {}, "saved": {}},
         "test": pd.DataFrame({"id": FIT_ROWS.astype(str)}),
     }
     exec("".join(cell["source"]), variables)
