@@ -9,7 +9,7 @@ import tempfile
 
 from hypothesis import settings
 
-settings.register_profile("few", max_examples=300, deadline=None)
+settings.register_profile("few", max_examples=200, deadline=None)
 settings.register_profile("many", max_examples=10_000, deadline=None)
 settings.load_profile("few")
 

@@ -326,7 +326,8 @@ def test_identities_that_no_rater_was_asked_about_are_found_by_their_terms(tmp_p
     train = pd.read_csv(folder / "train.csv", dtype=str, keep_default_na=False)
     train[kernel.IDENTITIES] = ""
     train.drop(columns=kernel.OTHER_IDENTITIES).to_csv(folder / "train.csv", index=False)
-    report = run_notebook(tmp_path, input_dir=folder, vector_files=VECTORS, models=1, epochs=2, cnn_epochs=0)
+    settings = {"models": 1, "epochs": 2, "lstm_units": 8, "cnn_epochs": 0}
+    report = run_notebook(tmp_path, input_dir=folder, vector_files=VECTORS, **settings)
     check_schema(report)
     assert report["found_by_terms"] == kernel.IDENTITIES
     assert report["leaderboard"] == {}  # there are no labels of test comments
@@ -354,7 +355,7 @@ def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest_
     """One model that cannot be trained in full, or as many as fit. Time passes only when the notebook looks at it."""
     folder, looks = copy_of_sample(tmp_path / "comments", rows=1501), itertools.count(1)
     settings = {"input_dir": folder, "vector_files": VECTORS, "output_dir": tmp_path}
-    settings |= {"time_limit": 44, "epochs": epochs, "models": 1000}
+    settings |= {"time_limit": 44, "epochs": epochs, "models": 1000, "lstm_units": 8}
     for name, value in settings.items():
         monkeypatch.setenv(f"KERNEL_{name.upper()}", str(value))
     monkeypatch.setattr(time, "monotonic", lambda: next(looks) * 0.02)
