@@ -96,7 +96,7 @@ the pairs the wrong way round | model
 - lost = ops.softplus(ops.transpose(logits) - logits)
 + lost = ops.softplus(logits - ops.transpose(logits))
 
-the average of the weights is not used | training
+figures of an epoch without the average of the weights | training
 - keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
 + keras.callbacks.Callback(),
 

@@ -98,15 +98,16 @@ def train(time_limit=UNLIMITED, steps=STEPS, **arguments):
     """A small model, its Training, and the holdout scores after each epoch but the last."""
     kernel.prepare_backend(1, ["cpu:0"])
     model = build_model()
-    epoch_scores = []
+    epoch_scores, epoch_weights = [], []
 
     def figures(model):
         epoch_scores.append(scores_of(model))
+        epoch_weights.append(([ops.convert_to_numpy(weight) for weight in model.trainable_weights], training.average))
         return {"auc": roc_auc_score(TOXIC[HOLDOUT_ROWS], epoch_scores[-1])}
 
     training = Recorder("Model 1", steps, PEAK_RATE, kernel.time.now + time_limit, figures_of=figures)
     kernel.train_model(model, make_batches(**arguments), training)
-    return SimpleNamespace(model=model, training=training, epoch_scores=epoch_scores)
+    return SimpleNamespace(model=model, training=training, epoch_scores=epoch_scores, epoch_weights=epoch_weights)
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +127,12 @@ def trained(request):
 
 def test_learns_something_simple(whole):
     assert roc_auc_score(TOXIC[HOLDOUT_ROWS], scores_of(whole.model)) > 0.9
+
+
+def test_figures_of_an_epoch_are_those_of_the_average(whole):
+    for weights, averages in whole.epoch_weights:
+        for weight, average in zip(weights, averages, strict=True):
+            assert weight == pytest.approx(average, abs=1e-5)
 
 
 def test_does_all_steps_when_there_is_time(whole):
@@ -454,6 +461,15 @@ def test_a_student_learns_the_scores_of_the_models(clock, two_models, monkeypatc
         scores, toxic = expit(student.logits[: len(HOLDOUT_ROWS), 0]), TOXIC[HOLDOUT_ROWS]
         assert np.median(scores[toxic]) == pytest.approx(expit(2), abs=0.1)
         assert np.median(scores[~toxic]) == pytest.approx(expit(-1), abs=0.1)
+
+
+def test_each_model_begins_with_weights_of_its_own(clock):
+    ensemble = make_ensemble(most_models=2)
+    ensemble.settings = kernel.Settings(epochs=1, lstm_units=4, learning_rate=1e-7)  # it learns next to nothing
+    ensemble.frequent_words = 0
+    models = [ensemble.train_next(make_pretrained()) for _ in range(2)]
+    kernels = [[weight for weight in model.weights if weight.ndim == 2 and np.ptp(weight) > 0.01] for model in models]
+    assert len(kernels[0]) > 8 and not any(map(np.allclose, *kernels))
 
 
 def test_a_student_begins_as_the_best_of_the_models(clock, two_models):
