@@ -132,9 +132,9 @@ thresholds from the half they are tried on | run
 - find_thresholds(holdout_toxic[~measured], folder_shares["toxicity"][~measured])
 + find_thresholds(holdout_toxic, folder_shares["toxicity"])
 
-the holdout's scores are submitted | run
-- scores_so_far[len(holdout_rows) :]
-+ scores_so_far[: len(test)]
+scores in another order than their ids | run
+- "submission.csv", test["id"], test_scores)
++ "submission.csv", test["id"], test_scores[::-1])
 """
 
 
@@ -163,7 +163,7 @@ def noticed_by(folder, names):
         files = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/outputs.cfg", "kernel.ipynb", *files]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) ([^\s[]+)", done.stdout, re.MULTILINE)
     return failed[1] if failed else None
 
 

@@ -469,7 +469,8 @@ def test_each_model_begins_with_weights_of_its_own(clock):
     ensemble.frequent_words = 0
     models = [ensemble.train_next(make_pretrained()) for _ in range(2)]
     kernels = [[weight for weight in model.weights if weight.ndim == 2 and np.ptp(weight) > 0.01] for model in models]
-    assert len(kernels[0]) > 8 and not any(map(np.allclose, *kernels))
+    same = [np.allclose(*pair, atol=1e-3) for pair in zip(*kernels, strict=True)]
+    assert len(same) > 8 and not any(same)
 
 
 def test_a_student_begins_as_the_best_of_the_models(clock, two_models):
