@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -23,7 +22,7 @@ from measure import print_machine
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import kernel
-from runs import VECTORS, copy_of_sample, start_notebook
+from runs import VECTORS, copy_of_sample, kill, start_notebook
 
 SETTINGS = {"vector_files": VECTORS, "models": 3, "epochs": 1, "lstm_units": 8, "cnn_epochs": 0}
 
@@ -71,8 +70,7 @@ def main():
             output_dir, moment = folder / str(number), generator.uniform(0, seconds)
             process = start_notebook(output_dir, **settings)
             time.sleep(moment)
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            kill(process)
             found = check_files(output_dir, test_ids)
             models = sum(name.startswith("models/model_") for name in found)
             begun = time.monotonic()

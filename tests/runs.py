@@ -9,6 +9,7 @@ from unittest import mock
 
 import kernel
 import pandas as pd
+import psutil
 
 SAMPLE = kernel.NOTEBOOK.parent / kernel.SAMPLE
 VECTORS = kernel.NOTEBOOK.parent / kernel.SAMPLE_VECTORS
@@ -34,6 +35,14 @@ def start_notebook(output_dir, **settings):
     environment = environment_of(settings | {"output_dir": output_dir})
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", kernel.NOTEBOOK.name, output_dir / "run.ipynb"]
     return subprocess.Popen(command, cwd=kernel.NOTEBOOK.parent, env=environment, start_new_session=True)
+
+
+def kill(process):
+    """End a run as `kill -9` does: papermill, and the kernel that it started in a session of its own."""
+    processes = [*psutil.Process(process.pid).children(recursive=True), process]
+    for each in processes:
+        each.kill()
+    process.wait()
 
 
 def run_notebook(output_dir, **settings):

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ import kernel
 import numpy as np
 import pandas as pd
 import pytest
-from runs import SAMPLE, VECTORS, copy_of_sample, run_notebook, start_notebook
+from runs import SAMPLE, VECTORS, copy_of_sample, kill, run_notebook, start_notebook
 from scipy.stats import mannwhitneyu, pmean
 from sklearn.metrics import roc_auc_score
 
@@ -384,8 +383,7 @@ def test_a_run_that_is_killed_leaves_a_submission_and_goes_on_where_it_ended(tmp
     while not (killed / "models" / "models.json").exists():
         assert processes[1].poll() is None
         time.sleep(0.05)
-    os.killpg(processes[1].pid, signal.SIGKILL)
-    processes[1].wait()
+    kill(processes[1])
     check_submission(killed, folder)
     assert 0 < kernel.load(killed / "models")("a comment")["toxicity"] < 1
 
