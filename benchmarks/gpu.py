@@ -168,7 +168,7 @@ def train_models(devices, pretrained, data, steps, units, batch_size):
         scored_batches=kernel.LengthBuckets(tokens, offsets, few),
         figures_of=lambda logits: {},
     )
-    functions = [partial(ensemble.train_next, layer) for layer in pretrained]
+    functions = [partial(kernel.train_next, ensemble, layer) for layer in pretrained]
     begun = time.perf_counter()
     with redirect_stdout(StringIO()):
         used = [memory_in_use() for _ in kernel.side_by_side(devices, functions, ensemble.interrupted)]

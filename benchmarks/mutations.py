@@ -101,8 +101,8 @@ figures of an epoch without the average of the weights | training
 + keras.callbacks.Callback(),
 
 all models have one seed | training
-- seed, scored_rows = self.settings.seed + number,
-+ seed, scored_rows = self.settings.seed,
+- seed, scored_rows = ensemble.settings.seed + number,
++ seed, scored_rows = ensemble.settings.seed,
 
 scores in the order of the batches | model batches training
 - logits[batches.order] = predicted

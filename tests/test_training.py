@@ -463,11 +463,25 @@ def test_a_student_learns_the_scores_of_the_models(clock, two_models, monkeypatc
         assert np.median(scores[~toxic]) == pytest.approx(expit(-1), abs=0.1)
 
 
+def test_a_limit_with_no_room_for_scoring_is_told_as_soon_as_the_speed_is_known(clock, monkeypatch):
+    ensemble = make_ensemble(most_models=1, time_limit=100)
+
+    def first_steps(model, batches, training, losses):
+        training.history.append({})
+        assert training.replan(1, 2 * BATCH_SIZE) < clock.now  # a row is scored in a second at most
+
+    monkeypatch.setattr(kernel, "train_model", first_steps)
+    with pytest.warns(
+        UserWarning, match=f"KERNEL_TIME_LIMIT is {ROWS - 98} s too short: scoring may take {ROWS + 1} s"
+    ):
+        kernel.train_next(ensemble, make_pretrained())
+
+
 def test_each_model_begins_with_weights_of_its_own(clock):
     ensemble = make_ensemble(most_models=2)
     ensemble.settings = kernel.Settings(epochs=1, lstm_units=4, learning_rate=1e-7)  # it learns next to nothing
     ensemble.frequent_words = 0
-    models = [ensemble.train_next(make_pretrained()) for _ in range(2)]
+    models = [kernel.train_next(ensemble, make_pretrained()) for _ in range(2)]
     kernels = [[weight for weight in model.weights if weight.ndim == 2 and np.ptp(weight) > 0.01] for model in models]
     same = [np.allclose(*pair, atol=1e-3) for pair in zip(*kernels, strict=True)]
     assert len(same) > 8 and not any(same)
@@ -530,7 +544,7 @@ def alive():
 
 def train_ensemble(models):
     ensemble = make_ensemble(most_models=models)
-    functions = [partial(ensemble.train_next, make_pretrained())]
+    functions = [partial(kernel.train_next, ensemble, make_pretrained())]
     return list(kernel.side_by_side(["cpu:0"], functions, ensemble.interrupted))
 
 
@@ -557,7 +571,7 @@ def test_a_model_that_diverges_has_no_scores():
     weights = np.full(ROWS, np.nan, np.float32)
     ensemble = make_ensemble(most_models=1, weights=weights)
     ensemble.figures_of = lambda logits: {}
-    model = ensemble.train_next(make_pretrained())
+    model = kernel.train_next(ensemble, make_pretrained())
     assert np.isnan(model.logits).all() and len(model.history) == 1
 
 

@@ -69,7 +69,7 @@ def main(workers, precision, models, output):
         scored_batches=kernel.LengthBuckets(tokens, offsets, np.arange(ROWS), batch_size=200),
         figures_of=lambda logits: {"mean": logits[:HOLDOUT].mean()},
     )
-    functions = [partial(ensemble.train_next, layer) for layer in pretrained]
+    functions = [partial(kernel.train_next, ensemble, layer) for layer in pretrained]
     trained, peaks = [], []
     for model in kernel.side_by_side(devices, functions, ensemble.interrupted):
         trained.append(model)
