@@ -118,6 +118,7 @@ def sources(train):
 
 # the notebook's, which variants replace
 swap_in_all, pool_words, toxicity_loss = kernel.swap_identity_terms, kernel.max_and_mean, kernel.toxicity_loss
+two_directions, predict = kernel.bidirectional, kernel.predict
 ops, layers, Buckets = kernel.ops, kernel.layers, kernel.LengthBuckets
 
 OF_ONE_KIND = [  # the notebook's terms by what they say of a person; nouns of one person and adjectives, of several
@@ -198,6 +199,76 @@ def with_attention(sequence, tokens):
     return layers.concatenate([pooled, layers.Dense(128, activation="relu")(attended)])
 
 
+def with_projection(recurrent, units, sequence, places):
+    """Two vector files projected and added, in place of side by side: what a dense layer on both makes."""
+    if recurrent is layers.LSTM:
+        sequence = layers.Dense(128)(sequence)
+    return two_directions(recurrent, units, sequence, places)
+
+
+def less_identity_attack():
+    """The score's target is toxicity less a little of identity attack, where the raters' share of that is known."""
+    shares = np.nan_to_num(kernel.train["identity_attack"].to_numpy())
+    kernel.labels["toxicity"][:, 0] = np.clip(kernel.labels["toxicity"][:, 0] - 0.05 * shares, 0, 1)
+
+
+def first_vectors_alone():
+    """The dimensions of all vector files but the first are zero."""
+    width = len(next(kernel.vectors_of(kernel.vector_files[0]))[1])
+    kernel.embedding_matrix[:, width:] = 0
+
+
+BATCHES_KEPT = 4
+
+
+def pairs_over_batches():
+    """The notebook's loss of pairs, over the rows of a batch and of the last ones before it, whose logits are kept."""
+    kept = []  # labels, logits
+
+    def loss(labels, logits):
+        rows = BATCHES_KEPT * kernel.batch_size
+        kept[:] = kept or [keras.Variable(np.zeros((rows, of.shape[1])), trainable=False) for of in (labels, logits)]
+        all_labels, all_logits = ops.concatenate([labels, kept[0]]), ops.concatenate([logits, kept[1]])
+        kept[0].assign(all_labels[:rows])
+        kept[1].assign(ops.stop_gradient(all_logits[:rows]))
+        return toxicity_loss(all_labels, all_logits)[: ops.shape(logits)[0]]
+
+    return loss
+
+
+first_model = []  # of the variant that is trained just now
+
+
+def predict_and_keep(model, batches):
+    first_model[:] = first_model or [model]
+    return predict(model, batches)
+
+
+def test_comments_labelled():
+    """All models but the first learn the test comments, too, with the scores that the first gives them."""
+    first_model.clear()
+    make_batches = kernel.make_batches
+
+    def make_more_batches(seed):
+        if not first_model:
+            return make_batches(seed=seed)
+        test_rows = np.arange(len(kernel.train), len(kernel.lengths))
+        scores = kernel.sigmoid(predict(*first_model, Buckets(kernel.tokens, kernel.offsets, test_rows)))
+        scores[:, 1:][:, np.isnan(kernel.labels["subtypes"]).all(axis=0)] = np.nan
+        unmentioned = np.zeros((len(scores), kernel.labels["toxicity"].shape[1] - 1))
+        added = {"toxicity": np.column_stack([scores[:, :1], unmentioned]), "subtypes": scores[:, 1:]}
+        return Buckets(
+            *(kernel.tokens, kernel.offsets, np.append(kernel.fit_rows, test_rows), kernel.batch_size),
+            {name: np.append(of, added[name].astype(np.float32), axis=0) for name, of in kernel.labels.items()},
+            np.append(kernel.weights, np.ones(len(scores), np.float32)),
+            seed=seed,
+            identity_terms=kernel.identity_terms,
+            surplus=np.append(make_batches.keywords["surplus"], np.zeros(len(scores), bool)),
+        )
+
+    kernel.make_batches = make_more_batches
+
+
 def frequent_from(occurrences):
     def prepared():
         kernel.frequent_words = int(np.count_nonzero(kernel.word_counts >= occurrences))
@@ -258,6 +329,10 @@ VARIANTS = {
     "harmless identities weigh 2": {"prepared": harmless_identities_weigh(2)},
     "pairs: named in unlabelled": {"prepared": named_in_unlabelled},
     "target: smoothed": {"prepared": smoothed_target},
+    "target: less identity attack": {"prepared": less_identity_attack},
+    "target: labelled test comments": {"predict": predict_and_keep, "prepared": test_comments_labelled},
+    "vectors: first file alone": {"prepared": first_vectors_alone},
+    "vectors: projected": {"bidirectional": with_projection},
     "network: attention": {"max_and_mean": with_attention},
     "dropout: 0.2": {"SPATIAL_DROPOUT": 0.2},
     "dropout: 0.45": {"SPATIAL_DROPOUT": 0.45},
@@ -266,6 +341,10 @@ VARIANTS = {
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "loss: pairs weigh 0.1": {"PAIRS_WEIGHT": 0.1},
     "loss: pairs weigh 1": {"PAIRS_WEIGHT": 1.0},
+    "loss: pairs over batches": {  # a pair of two of the rows kept has no gradient, so the others weigh more
+        "PAIRS_WEIGHT": kernel.PAIRS_WEIGHT * (1 + BATCHES_KEPT),
+        "LOSSES": kernel.LOSSES | {"toxicity": pairs_over_batches()},
+    },
 }
 
 

@@ -1,14 +1,15 @@
-"""Kill a run and start it again: python benchmarks/kills.py [--kills 50] [--rows 1500]
+"""Kill a run and start it again: python benchmarks/kills.py [--kills 50] [--in-a-row 3] [--rows 1500] [--data FOLDER]
 
-Each round runs the notebook on the first rows of the sample in an empty folder, kills it (SIGKILL) at a random moment,
-looks whether every file that stands there is whole, and gives the same command again. The submission must be, byte for
-byte, that of a run that nobody disturbed.
+Runs the notebook in an empty folder, kills it (SIGKILL) at a random moment, looks whether every file that stands there
+is whole, and gives the same command again; after a few kills in a row it may end. The submission must then be, byte for
+byte, that of a run that nobody disturbed. It reads the first rows of the sample or of FOLDER, as in experiment.py.
 """
 
 import argparse
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,14 +18,15 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import pandas as pd
+from experiment import vector_files
 from measure import print_machine
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import kernel
-from runs import VECTORS, copy_of_sample, kill, start_notebook
+from runs import SAMPLE, VECTORS, copy_of_sample, kill, start_notebook
 
-SETTINGS = {"vector_files": VECTORS, "models": 3, "epochs": 1, "lstm_units": 8, "cnn_epochs": 0}
+SETTINGS = {"models": 3, "epochs": 1, "lstm_units": 8, "cnn_epochs": 0}
 
 
 def check_files(output_dir, test_ids):
@@ -50,38 +52,53 @@ def check_files(output_dir, test_ids):
     return found
 
 
+def kill_at(moment, output_dir, settings, test_ids):
+    """Start a run and kill it after so many seconds, unless it has ended: the names of the whole files it left."""
+    process = start_notebook(output_dir, **settings)
+    try:
+        assert process.wait(moment) == 0
+    except subprocess.TimeoutExpired:
+        kill(process)
+    return check_files(output_dir, test_ids)
+
+
+def run_to_the_end(output_dir, settings):
+    """The bytes of the submission of a run that nobody disturbs."""
+    assert start_notebook(output_dir, **settings).wait() == 0
+    return (output_dir / "submission.csv").read_bytes()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--in-a-row", type=int, default=3)
     parser.add_argument("--rows", type=int, default=1500)
+    parser.add_argument("--data", type=Path)
     arguments = parser.parse_args()
     print_machine("keras", "tensorflow")
     generator, differ = random.Random(0), 0
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        settings = SETTINGS | {"input_dir": copy_of_sample(folder / "comments", arguments.rows)}
-        test_ids = list(pd.read_csv(folder / "comments" / "sample_submission.csv", dtype=str)["id"])
+        comments = copy_of_sample(folder / "comments", arguments.rows, arguments.data or SAMPLE)
+        vectors = vector_files(arguments.data) if arguments.data else VECTORS
+        settings = SETTINGS | {"input_dir": comments, "vector_files": vectors}
+        test_ids = list(pd.read_csv(comments / "sample_submission.csv", dtype=str)["id"])
         begun = time.monotonic()
-        assert start_notebook(folder / "undisturbed", **settings).wait() == 0
+        expected = run_to_the_end(folder / "undisturbed", settings)
         seconds = time.monotonic() - begun
-        expected = (folder / "undisturbed" / "submission.csv").read_bytes()
         print(f"undisturbed: {seconds:.0f} s")
         for number in range(1, arguments.kills + 1):
-            output_dir, moment = folder / str(number), generator.uniform(0, seconds)
-            process = start_notebook(output_dir, **settings)
-            time.sleep(moment)
-            kill(process)
-            found = check_files(output_dir, test_ids)
+            output_dir = folder / str((number - 1) // arguments.in_a_row)
+            moment = generator.uniform(0, seconds)
+            found = kill_at(moment, output_dir, settings, test_ids)
             models = sum(name.startswith("models/model_") for name in found)
-            begun = time.monotonic()
-            assert start_notebook(output_dir, **settings).wait() == 0
-            same = (output_dir / "submission.csv").read_bytes() == expected
-            differ += not same
             print(
-                f"{number:2} killed after {moment:4.1f} s, {models} models and {len(found)} whole files; then "
-                f"{time.monotonic() - begun:.0f} s, {'the same submission' if same else 'ANOTHER SUBMISSION'}",
-                flush=True,
+                f"{number:2} killed after {moment:5.1f} s: {models} models among {len(found)} whole files", flush=True
             )
+            if number % arguments.in_a_row == 0 or number == arguments.kills:
+                same = run_to_the_end(output_dir, settings) == expected
+                differ += not same
+                print(f"   {'the same submission' if same else 'ANOTHER SUBMISSION'}", flush=True)
     sys.exit(differ)
 
 

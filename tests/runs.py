@@ -15,9 +15,11 @@ SAMPLE = kernel.NOTEBOOK.parent / kernel.SAMPLE
 VECTORS = kernel.NOTEBOOK.parent / kernel.SAMPLE_VECTORS
 
 
-def copy_of_sample(folder, rows=None):
+def copy_of_sample(folder, rows=None, source=SAMPLE):
     """Write the sample without the labels of its test comments, or the first rows of it, into a new folder."""
-    shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns("*_expanded.csv"))
+    folder.mkdir(parents=True)
+    for name in kernel.COMPETITION_FILES:
+        shutil.copy(source / name, folder)
     for path in folder.iterdir() if rows else []:
         pd.read_csv(path, dtype=str, keep_default_na=False).iloc[:rows].to_csv(path, index=False)
     return folder
@@ -63,3 +65,11 @@ def run_sections(last, **settings):
             if cell["cell_type"] == "code":
                 kernel.run_cell(number, names)
     return names
+
+
+def check_submission(output_dir, input_dir):
+    """Whether what a run left is what Kaggle takes."""
+    submission = pd.read_csv(output_dir / "submission.csv", dtype={"id": str})
+    assert list(submission) == ["id", "prediction"]
+    assert list(submission["id"]) == list(pd.read_csv(input_dir / "sample_submission.csv", dtype=str)["id"])
+    assert submission["prediction"].between(0, 1).all()

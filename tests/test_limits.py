@@ -1,14 +1,19 @@
-"""Too little disk or memory, or a folder that cannot be written to, is said before any time is spent on training."""
+"""A run ends in time. Too little disk or memory, or a folder that cannot be written to, is told before any training."""
 
+import contextlib
+import io
+import itertools
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import kernel
 import pytest
-from runs import VECTORS, copy_of_sample, run_sections
+from runs import VECTORS, check_submission, copy_of_sample, run_sections
 
 ROOT = kernel.NOTEBOOK.parent
 OWN_MOUNTS = ["unshare", "--map-root-user", "--mount"]
@@ -19,6 +24,29 @@ from pathlib import Path
 from runs import run_sections
 run_sections("13 Submission", input_dir=sys.argv[1], vector_files=sys.argv[2], output_dir=sys.argv[3])
 """
+
+
+@pytest.mark.parametrize("epochs, fewest_models", [(1000, 1), (2, 2)])
+def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest_models):
+    """One model that cannot be trained in full, or as many as fit. Time passes only when the notebook looks at it."""
+    folder, looks = copy_of_sample(tmp_path / "comments", rows=1501), itertools.count(1)
+    settings = {"input_dir": folder, "vector_files": VECTORS, "output_dir": tmp_path}
+    settings |= {"time_limit": 44, "epochs": epochs, "models": 1000, "lstm_units": 8}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"KERNEL_{name.upper()}", str(value))
+    monkeypatch.setattr(time, "monotonic", lambda: next(looks) * 0.02)
+    names = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for number, cell in enumerate(kernel.CELLS):
+            if cell["cell_type"] == "code":
+                kernel.run_cell(number, names)
+    assert next(looks) * 0.02 < 44
+    assert 0.6 * names["deadline"] < names["clock"]["Training"] < 44  # no model is begun that could not be trained
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["stopped_because"] == "time limit"
+    assert fewest_models <= report["models_averaged"] <= len(report["epochs_done"])
+    assert max(report["epochs_done"]) <= epochs
+    check_submission(tmp_path, folder)
 
 
 @pytest.fixture(scope="module")

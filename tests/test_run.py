@@ -1,8 +1,5 @@
 """Whole runs of the notebook on the sample, as `make run` does them."""
 
-import contextlib
-import io
-import itertools
 import json
 import os
 import re
@@ -17,10 +14,12 @@ import kernel
 import numpy as np
 import pandas as pd
 import pytest
-from runs import SAMPLE, VECTORS, copy_of_sample, kill, run_notebook, start_notebook
+from runs import SAMPLE, VECTORS, check_submission, copy_of_sample, environment_of, kill, run_notebook, start_notebook
 from scipy.stats import mannwhitneyu, pmean
 from sklearn.metrics import roc_auc_score
+from test_on_kaggle import PUSHED, make
 
+SMALL = {"models": 2, "epochs": 1, "lstm_units": 8}
 BIASED = ["muslim", "black", "homosexual_gay_or_lesbian"]  # those that the sample ties to toxicity
 
 
@@ -34,23 +33,54 @@ def first_run():
 
 
 @pytest.fixture(scope="module")
-def second_run(first_run, tmp_path_factory):
+def attached(tmp_path_factory):
+    """What stands for /kaggle/input: the comments where Kaggle put them once, the vectors where it puts them now."""
+    folder = tmp_path_factory.mktemp("input")
+    copy_of_sample(folder / kernel.COMPETITION, rows=1501)
+    for name, dataset in kernel.PUBLIC_VECTORS.items():
+        (folder / "datasets" / dataset).mkdir(parents=True)
+        shutil.copy(VECTORS, folder / "datasets" / dataset / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small(attached):
+    """Settings of a run of small networks on what is attached."""
+    vectors = [attached / "datasets" / dataset / name for name, dataset in kernel.PUBLIC_VECTORS.items()]
+    files = {"input_dir": attached / kernel.COMPETITION, "vector_files": ":".join(map(str, vectors))}
+    return files | SMALL
+
+
+@pytest.fixture(scope="module")
+def pushed_run(attached, tmp_path_factory):
+    """Folder of a run of the notebook as Kaggle's server received it, in an empty folder, offline."""
+    folder = tmp_path_factory.mktemp("pushed")
+    pushed = make("push", folder, {"SaveKernel": PUSHED}).request["SaveKernel"]["text"]
+    (folder / "pushed.ipynb").write_text(pushed, encoding="utf-8")
+    empty = tmp_path_factory.mktemp("working")
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("run_pushed.py"), folder / "pushed.ipynb", attached],
+        cwd=empty,
+        env=environment_of(SMALL) | {"TMPDIR": str(empty), "HOME": str(empty)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return empty
+
+
+@pytest.fixture(scope="module")
+def second_run(pushed_run, small, tmp_path_factory):
     """A run with two workers and other models to compare with: one of held-out comments, one of test comments."""
     folder = tmp_path_factory.mktemp("second")
-    predictions = pd.read_csv(first_run[0] / "holdout_predictions.csv").rename(columns={"CNN": "prediction"})
+    predictions = pd.read_csv(pushed_run / "holdout_predictions.csv").rename(columns={"CNN": "prediction"})
     predictions.to_csv(folder / "my model.csv", index=False)
-    shutil.copy(first_run[0] / "submission.csv", folder / "my submission.csv")
-    comments = copy_of_sample(folder / "comments")
+    shutil.copy(pushed_run / "submission.csv", folder / "my submission.csv")
+    comments = shutil.copytree(small["input_dir"], folder / "comments")
     shutil.copy(SAMPLE / "test_public_expanded.csv", comments)
+    compared = f"{folder / 'my model.csv'}:{folder / 'my submission.csv'}"
     before = kernel.NOTEBOOK.read_bytes()
-    report = run_notebook(
-        folder,
-        input_dir=comments,
-        vector_files=VECTORS,
-        models=kernel.SAMPLE_MODELS,
-        workers=2,
-        compare_files=f"{folder / 'my model.csv'}:{folder / 'my submission.csv'}",
-    )
+    report = run_notebook(folder, **small | {"input_dir": comments, "workers": 2, "compare_files": compared})
     assert kernel.NOTEBOOK.read_bytes() == before
     return folder, report
 
@@ -123,24 +153,31 @@ def test_the_stored_outputs_tell_the_truth(first_run):
     assert float(shown[0]) == pytest.approx(report["final_score"], abs=0.02)
 
 
-def test_two_workers_write_the_bytes_of_one(first_run, second_run):
-    submissions = [(folder / "submission.csv").read_bytes() for folder, _ in (first_run, second_run)]
+def test_what_was_pushed_gives_a_report_of_the_comments_that_kaggle_attached(pushed_run):
+    report = json.loads((pushed_run / "report.json").read_text())
+    assert report["rows"]["read"] == 1501
+    check_schema(report)
+
+
+def test_two_workers_in_the_clone_write_the_bytes_of_one_in_what_was_pushed(pushed_run, second_run):
+    submissions = [(folder / "submission.csv").read_bytes() for folder in (pushed_run, second_run[0])]
     assert submissions[0] == submissions[1]
 
 
-def test_another_model_joins_the_comparison_and_changes_nothing_else(first_run, second_run):
-    files = [folder / "holdout_predictions.csv" for folder, _ in (first_run, second_run)]
+def test_another_model_joins_the_comparison_and_changes_nothing_else(pushed_run, second_run):
+    files = [folder / "holdout_predictions.csv" for folder in (pushed_run, second_run[0])]
     first, second = (pd.read_csv(path, dtype=str) for path in files)
     pd.testing.assert_frame_equal(second.drop(columns="my model"), first)
-    assert set(second_run[1]["scores"]) == {"TF-IDF", "CNN", "my model", "LSTM"}
-    assert second_run[1]["scores"]["my model"] == pytest.approx(first_run[1]["scores"]["CNN"], abs=1e-6)
+    scores = second_run[1]["scores"]
+    assert set(scores) == {"TF-IDF", "CNN", "my model", "LSTM"}
+    assert scores["my model"] == pytest.approx(scores["CNN"], abs=1e-6)
 
 
-def test_predictions_of_test_comments_are_scored_on_their_labels(first_run, second_run):
-    assert set(second_run[1]["leaderboard"]) == {"public"}
-    of_others, of_first = second_run[1]["leaderboard_of_others"], first_run[1]["leaderboard"]["public"]
-    assert set(of_others) == {"my submission"} and set(of_others["my submission"]) == {"public"}
-    assert of_others["my submission"]["public"] == pytest.approx(of_first, abs=1e-6)
+def test_predictions_of_test_comments_are_scored_on_their_labels(second_run):
+    _, report = second_run
+    of_others = report["leaderboard_of_others"]
+    assert set(report["leaderboard"]) == {"public"} and set(of_others) == {"my submission"}
+    assert of_others["my submission"] == {"public": pytest.approx(report["leaderboard"]["public"])}
 
 
 def check_schema(report):
@@ -342,54 +379,17 @@ def test_identities_that_no_rater_was_asked_about_are_found_by_their_terms(tmp_p
     check_submission(tmp_path, folder)
 
 
-def check_submission(output_dir, input_dir):
-    submission = pd.read_csv(output_dir / "submission.csv", dtype={"id": str})
-    assert list(submission) == ["id", "prediction"]
-    assert list(submission["id"]) == list(pd.read_csv(input_dir / "sample_submission.csv", dtype=str)["id"])
-    assert submission["prediction"].between(0, 1).all()
-
-
-@pytest.mark.parametrize("epochs, fewest_models", [(1000, 1), (1, 2)])
-def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest_models):
-    """One model that cannot be trained in full, or as many as fit. Time passes only when the notebook looks at it."""
-    folder, looks = copy_of_sample(tmp_path / "comments", rows=1501), itertools.count(1)
-    settings = {"input_dir": folder, "vector_files": VECTORS, "output_dir": tmp_path}
-    settings |= {"time_limit": 44, "epochs": epochs, "models": 1000, "lstm_units": 8}
-    for name, value in settings.items():
-        monkeypatch.setenv(f"KERNEL_{name.upper()}", str(value))
-    monkeypatch.setattr(time, "monotonic", lambda: next(looks) * 0.02)
-    names = {}
-    with contextlib.redirect_stdout(io.StringIO()):
-        for number, cell in enumerate(kernel.CELLS):
-            if cell["cell_type"] == "code":
-                kernel.run_cell(number, names)
-    assert next(looks) * 0.02 < 44
-    assert 0.6 * names["deadline"] < names["clock"]["Training"] < 44  # no model is begun that could not be trained
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert report["stopped_because"] == "time limit"
-    assert fewest_models <= report["models_averaged"] <= len(report["epochs_done"])
-    assert max(report["epochs_done"]) <= epochs
-    check_submission(tmp_path, folder)
-
-
-def test_a_run_that_is_killed_leaves_a_submission_and_goes_on_where_it_ended(tmp_path):
-    folder, undisturbed, killed = (
-        copy_of_sample(tmp_path / "comments", rows=1501),
-        tmp_path / "undisturbed",
-        tmp_path / "killed",
-    )
-    settings = {"input_dir": folder, "vector_files": VECTORS, "models": 2, "epochs": 1, "lstm_units": 8}
-    processes = [start_notebook(output_dir, **settings) for output_dir in (undisturbed, killed)]
-    while not (killed / "models" / "models.json").exists():
-        assert processes[1].poll() is None
+def test_a_run_that_is_killed_leaves_a_submission_and_goes_on_where_it_ended(pushed_run, small, tmp_path):
+    process, models = start_notebook(tmp_path, **small), tmp_path / "models"
+    while not (models / "models.json").exists():
+        assert process.poll() is None
         time.sleep(0.05)
-    kill(processes[1])
-    check_submission(killed, folder)
-    assert 0 < kernel.load(killed / "models")("a comment")["toxicity"] < 1
+    kill(process)
+    check_submission(tmp_path, small["input_dir"])
+    assert 0 < kernel.load(models)("a comment")["toxicity"] < 1
 
-    saved = {path: path.stat().st_mtime_ns for path in (killed / "models").glob("model_*.npz")}
-    report = run_notebook(killed, **settings)
+    saved = {path: path.stat().st_mtime_ns for path in models.glob("model_*.npz")}
+    report = run_notebook(tmp_path, **small)
     assert report["models_averaged"] == 2 and saved
     assert {path: path.stat().st_mtime_ns for path in saved} == saved  # not trained again
-    assert processes[0].wait() == 0
-    assert (killed / "submission.csv").read_bytes() == (undisturbed / "submission.csv").read_bytes()
+    assert (tmp_path / "submission.csv").read_bytes() == (pushed_run / "submission.csv").read_bytes()

@@ -1,17 +1,9 @@
 """What the code may do: execute nothing that it does not hold itself, and reach no network and no other folder."""
 
 import ast
-import json
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import kernel
 import pytest
-from runs import VECTORS, copy_of_sample, environment_of, start_notebook
-from test_on_kaggle import PUSHED, make
 
 ROOT = kernel.NOTEBOOK.parent
 ALLOWED = {  # modules that may be imported
@@ -82,34 +74,3 @@ def test_the_scorer_executes_unpickles_and_fetches_nothing(scorer):
 )
 def test_what_is_forbidden_is_seen(line):
     assert list(faults(line))
-
-
-def test_what_was_pushed_runs_on_kaggle_and_gives_the_submission_of_the_clone(tmp_path):
-    """The notebook as the server received it, in an empty folder, offline; the comments where Kaggle put them once, the
-    vectors where it puts them now."""
-    attached = tmp_path / "input"
-    comments = copy_of_sample(attached / kernel.COMPETITION, rows=1001)
-    vectors = []
-    for name, dataset in kernel.PUBLIC_VECTORS.items():
-        vectors.append(attached / "datasets" / dataset / name)
-        vectors[-1].parent.mkdir(parents=True)
-        shutil.copy(VECTORS, vectors[-1])
-    small = {"models": 1, "epochs": 1, "lstm_units": 8, "cnn_epochs": 0}
-    of_clone = start_notebook(tmp_path / "clone", input_dir=comments, vector_files=":".join(map(str, vectors)), **small)
-    (tmp_path / "push").mkdir()
-    pushed = make("push", tmp_path / "push", {"SaveKernel": PUSHED}).request["SaveKernel"]["text"]
-    empty = tmp_path / "working"
-    empty.mkdir()
-    (tmp_path / "pushed.ipynb").write_text(pushed, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("run_pushed.py"), tmp_path / "pushed.ipynb", attached],
-        cwd=empty,
-        env=environment_of(small) | {"TMPDIR": str(empty), "HOME": str(empty)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert of_clone.wait() == 0
-    assert (empty / "submission.csv").read_bytes() == (tmp_path / "clone" / "submission.csv").read_bytes()
-    assert json.loads((empty / "report.json").read_text())["rows"]["read"] == 1001
-    assert os.listdir(empty / "models")
