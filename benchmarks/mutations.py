@@ -116,7 +116,7 @@ the student reads the holdout | training
 - ensemble.scored_batches.rows[held_out:]
 + ensemble.scored_batches.rows[:held_out]
 
-the time limit is passed | run
+the time limit is passed | limits
 - clock["Start"] + time_limit - min(150
 + clock["Start"] + time_limit + min(150
 
@@ -135,6 +135,54 @@ thresholds from the half they are tried on | run
 scores in another order than their ids | run
 - "submission.csv", test["id"], test_scores)
 + "submission.csv", test["id"], test_scores[::-1])
+
+networks of other comments are taken over | training
+- cells_so_far(), *data)
++ cells_so_far())
+
+a GPU gets the time of a CPU | settings
+- if devices[0].startswith("gpu") else "CPU"
++ if devices[0].startswith("cuda") else "CPU"
+
+comments are printed by default | settings
+- show_comments = input_dir == SAMPLE if
++ show_comments = True if
+
+every epoch draws alike | training
+- keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: batches.draw()),
++
+
+an epoch of all rows | sections
+- surplus=(train["target"] == 0).to_numpy(),
++
+
+gaps in the wrong colour | evaluation
+- cmap="PuOr_r"
++ cmap="PuOr"
+
+the CNN learns the holdout | run
+- LengthBuckets(tokens, offsets, fit_rows, batch_size, cnn_labels
++ LengthBuckets(tokens, offsets, np.arange(len(train)), batch_size, cnn_labels
+
+no calibration in the folder | run
+- description["calibration"] = calibration
++ description["calibration"] = {}
+
+gaps of another model | run
+- lstm_resampled = resampled["LSTM"]
++ lstm_resampled = resampled["TF-IDF"]
+
+the best identity is called the worst | run
+- lowest_of_identities.idxmin()
++ lowest_of_identities.idxmax()
+
+better by more than chance at the wrong end | run
+- ["all"][figure][0] > 0
++ ["all"][figure][1] > 0
+
+errors of other comments | run
+- list(train["id"].iloc[holdout_rows[places]])
++ list(train["id"].iloc[places])
 """
 
 
@@ -168,7 +216,7 @@ def noticed_by(folder, names):
 
 
 def main():
-    mutations = re.findall(r"^(.+) \| (.+)\n- (.+)\n\+ (.*)$", MUTATIONS, re.MULTILINE)
+    mutations = re.findall(r"^(.+) \| (.+)\n- (.+)\n\+ ?(.*)$", MUTATIONS, re.MULTILINE)
     chosen = [int(number) for number in sys.argv[1:]] or range(1, len(mutations) + 1)
     unnoticed = 0
     for number in chosen:

@@ -19,10 +19,19 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import kernel  # noqa: E402  the notebook's definitions
 
 
+def name_of(path):
+    """What the packed files of a text file are called, str, without their suffixes."""
+    name = path.name
+    for suffix in (".gz", ".zip", ".txt", ".vec"):
+        name = name.removesuffix(suffix)
+    return name
+
+
 def pack(path, folder):
     """Pack one text file; returns the path of its .vectors.npy.
 
-    Raises ValueError that names the file, and the line or word, where a vector is broken or too large for float16.
+    Raises ValueError that names the file, and the line or word, where a vector is broken or too large for float16, or
+    where there is none.
     """
     vectors = {}
     for word, vector in kernel.text_vectors(path):
@@ -30,11 +39,10 @@ def pack(path, folder):
             half = vectors.setdefault(word, vector.astype(np.float16))
         if not np.isfinite(half).all():
             raise ValueError(f"{path}, word {word.decode(errors='replace')!r}: a number too large for half precision")
-    name = path.name
-    for suffix in (".gz", ".zip", ".txt", ".vec"):
-        name = name.removesuffix(suffix)
-    (folder / f"{name}.vectors.txt").write_bytes(b"\n".join(vectors))
-    packed = folder / f"{name}.vectors.npy"
+    if not vectors:
+        raise ValueError(f"{path}: holds no vectors")
+    (folder / f"{name_of(path)}.vectors.txt").write_bytes(b"\n".join(vectors))
+    packed = folder / f"{name_of(path)}.vectors.npy"
     with kernel.whole_file(packed) as temporary, temporary.open("wb") as file:
         np.save(file, np.array([*vectors.values()]))
     return packed
@@ -45,6 +53,8 @@ if __name__ == "__main__":
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="text vectors: .txt .vec, also .gz .zip")
     parser.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="where to write")
     arguments = parser.parse_args()
+    if len({*map(name_of, arguments.files)}) < len(arguments.files):
+        parser.error("two of the files would be packed under one name: give them other names, or other folders")
     arguments.output.mkdir(parents=True, exist_ok=True)
     for path in arguments.files:
         packed = pack(path, arguments.output)

@@ -47,6 +47,7 @@ def parse_arguments():
 
 if __name__ == "__main__":
     arguments = parse_arguments()
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "tokens.txt"
         with lines.open("w", encoding="utf-8") as output:

@@ -18,6 +18,13 @@ def run_cell(number, names):
     exec(compile(source, name, "exec"), names)
 
 
+def number_of_cell(text):
+    """The number of the one cell that runs and holds the text."""
+    running = [n for n, cell in enumerate(CELLS) if "run" in cell["metadata"].get("tags", [])]
+    (number,) = (n for n in running if text in "".join(CELLS[n]["source"]))
+    return number
+
+
 for number, cell in enumerate(CELLS):
     if "define" in cell["metadata"].get("tags", []):
         run_cell(number, globals())

@@ -103,6 +103,33 @@ def zip_of(*names):
     return damage
 
 
+def encrypted_zip(folder):
+    zip_of(WORDS)(folder)
+    content = bytearray((folder / "words.zip").read_bytes())
+    content[6] |= 1  # the flag, in front of the file and in the list of files
+    content[content.rindex(b"PK\x01\x02") + 8] |= 1
+    (folder / "words.zip").write_bytes(content)
+
+
+def packed(change=lambda vectors: vectors, line_end=b"\n"):
+    """A damage: beside words.vec the same vectors, changed by a function of an array, packed in words.vectors.npy."""
+
+    def damage(folder):
+        lines = [line.split() for line in (folder / WORDS).read_bytes().splitlines()]
+        np.save(folder / "words.vectors.npy", change(np.array([line[1:] for line in lines], np.float32)))
+        (folder / "words.vectors.txt").write_bytes(line_end.join(line[0] for line in lines))
+
+    return damage
+
+
+def with_first(number):
+    def change(vectors):
+        vectors[0, 0] = number
+        return vectors
+
+    return change
+
+
 def gzip_cut_off(folder):
     content = gzip.compress((folder / "words.vec").read_bytes())
     (folder / "words.vec.gz").write_bytes(content[: len(content) // 2])
@@ -117,7 +144,8 @@ def one_toxic_row(frame):
     return pd.concat([frame[~toxic], frame[toxic][:1]])
 
 
-TRAIN, TEST, WANTED, WORDS = "train.csv", "test.csv", "sample_submission.csv", "words.vec"
+TRAIN, TEST, WANTED = "train.csv", "test.csv", "sample_submission.csv"
+WORDS, PACKED = "words.vec", "words.vectors.npy"
 REFUSED = {  # damage, and what is said, after the path of the file
     "train ends in mid row": (
         rewritten(TRAIN, lambda b: b[: b.rindex(b",0.0,")]),
@@ -176,6 +204,10 @@ REFUSED = {  # damage, and what is said, after the path of the file
     "raters in words": (put(kernel.RATERS, "four"), rf"column {kernel.RATERS}, row 2 .*: 'four' is not a number"),
     "targets all 0.5": (put("target", "0.5", None), "column target: there must be toxic rows"),
     "targets all 0": (put("target", "0", None), "column target: there must be toxic rows"),
+    "comments without words": (
+        edited(TRAIN, lambda f: f.assign(comment_text=[chr(0x4E00 + row) for row in range(len(f))])),
+        "empty vocabulary",
+    ),
     "a test file without comments": (edited(TEST, lambda f: f[["id"]]), "has no column comment_text"),
     "another id wanted": (put("id", "x", 3, WANTED), r"column id, row \d+ .*is missing in .*sample_submission.csv"),
     "an id that is not wanted": (
@@ -194,6 +226,10 @@ REFUSED = {  # damage, and what is said, after the path of the file
         rewritten(WORDS, lambda b: b[: b.rindex(b" ")]),
         "line 1000, word .* numbers, not",
     ),
+    "vectors that end in the line of a word that nobody uses": (
+        rewritten(WORDS, lambda b: b + b"qqzz 0.1 0.1"),
+        "line 1001, word 'qqzz': 2 numbers, not",
+    ),
     "a header of another width": (rewritten(WORDS, lambda b: b"1000 7\n" + b), "line 2, word .* numbers, not 7"),
     "a header alone": (rewritten(WORDS, lambda b: b"1000 7\n"), "not one word of the comments has a vector"),
     "words alone": (rewritten(WORDS, lines(lambda p: [x.split()[0] + b"\n" for x in p])), "line 1 is neither a header"),
@@ -207,7 +243,16 @@ VECTORS_REFUSED = {  # another file of vectors
     "an archive of two files": (zip_of("a", "b"), "words.zip", "holds 2 files"),
     "an empty archive": (zip_of(), "words.zip", "holds 0 files"),
     "an archive that is none": (lambda f: (f / "words.zip").write_bytes(b"PK not"), "words.zip", "not a zip file"),
+    "an archive with a password": (encrypted_zip, "words.zip", "is encrypted"),
     "a .gz that ends early": (gzip_cut_off, "words.vec.gz", "end-of-stream marker"),
+    "packed: nan": (packed(with_first(np.nan)), PACKED, "the vector of '.+' holds a number that is not finite"),
+    "packed: infinite": (packed(with_first(np.inf)), PACKED, "the vector of '.+' holds a number that is not finite"),
+    "packed: one dimension": (packed(lambda v: v[:, 0]), PACKED, r"holds float32 \(1000,\), no table of numbers"),
+    "packed: three dimensions": (packed(lambda v: v[None]), PACKED, "no table of numbers"),
+    "packed: no width": (packed(lambda v: v[:, :0]), PACKED, r"holds float32 \(1000, 0\), no table of numbers"),
+    "packed: complex": (packed(lambda v: v.astype(complex)), PACKED, "holds complex128 .*, no table of numbers"),
+    "packed: text": (packed(lambda v: v.astype("S8")), PACKED, "no table of numbers"),
+    "packed: fewer": (packed(lambda v: v[:999]), PACKED, "holds 999 vectors, but the list beside it 1,000 words"),
 }
 
 
@@ -227,6 +272,18 @@ def test_what_is_wrong_is_said_with_file_and_place(tmp_path, whole, case):
         read(harmed(tmp_path, whole, damage), *vectors)
     message = str(refusal.value)
     assert message.startswith(str(tmp_path)) and re.search(said, message), message
+
+
+def test_a_file_of_vectors_that_holds_fewer_than_it_says_is_told_of(tmp_path, whole):
+    damage = rewritten(WORDS, lambda b: b"1200 %d\n" % b[: b.index(b"\n")].count(b" ") + b)
+    with pytest.warns(UserWarning, match=r"words\.vec holds 1,000 words, its first line says 1,200"):
+        read(harmed(tmp_path, whole, damage))
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_packed_vectors_are_those_of_the_text(tmp_path, whole, line_end):
+    names = read(harmed(tmp_path, whole, packed(line_end=line_end)), PACKED)
+    assert np.array_equal(names["embedding_matrix"], whole[1]["embedding_matrix"])
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,8 @@ def test_labels_of_test_comments_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "shown"), [("toxicity", "", "nan"), ("toxicity", "2", "2.0"), ("id", "x", "'x'")]
+    ("column", "value", "shown"),
+    [("toxicity", "", "nan"), ("toxicity", "2", "2.0"), ("id", "x", "'x'"), ("male", "50", "50.0")],
 )
 def test_wrong_labels_of_test_comments_are_named(tmp_path, column, value, shown):
     rows = expanded_rows(**{column: value})
@@ -283,6 +284,10 @@ def test_the_fields_own_sentences_are_read(tmp_path, text, sentences):
         (PHRASES.replace("nontoxic", "0.1"), "sentences.csv: row 1: '0.1' is no label"),
         (
             PHRASES.replace("Gay", "tall").replace("jews", "time"),
+            "sentences.csv: there must be toxic sentences and harmless ones",
+        ),
+        (
+            "test_case,label_gold,target_ident\na,hateful,person\nb,non-hateful,person\n",
             "sentences.csv: there must be toxic sentences and harmless ones",
         ),
     ],

@@ -34,7 +34,7 @@ def test_sample_vectors_are_those_that_the_command_makes(tmp_path):
 def test_vectors_are_found_for_the_words_as_the_notebook_cuts_them(tmp_path):
     comments = tmp_path / "comments.csv"
     comments.write_text("comment_text\n" + "I don’t think SO!\n" * 20, encoding="utf-8")
-    output = tmp_path / "comments.vec"
+    output = tmp_path / "new folder" / "comments.vec"
     command = [sys.executable, FOLDER / "embeddings" / "train.py", comments, "--output", output, "--width", "5"]
     subprocess.run(command, check=True)
     tokens = kernel.cut("I don’t think SO!")

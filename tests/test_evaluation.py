@@ -22,6 +22,19 @@ def comments(seed=0):
     return toxic, scores, pd.DataFrame(generator.random((ROWS, 9)) < 0.2, columns=kernel.IDENTITIES)
 
 
+def test_in_the_picture_of_gaps_orange_is_above_and_purple_below(monkeypatch):
+    monkeypatch.setattr(kernel.plt, "show", lambda: None)
+    toxic, mentioned = np.repeat([True, False], 4), pd.DataFrame({"black": [True, True, False, False] * 2})
+    scores = pd.DataFrame({"LSTM": [0.9, 0.8, 0.7, 0.6, 0.1, 0.2, 0.3, 0.4]})  # above among toxic ones, else below
+    names = vars(kernel) | {"scored_bias": kernel.bias_table(toxic, scores, mentioned)}
+    kernel.run_cell(kernel.number_of_cell("EQUALITY_GAPS, ["), names)
+    axis = kernel.plt.gcf().axes[0]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["toxic", "harmless"]
+    ((above, below),) = axis.images[0].to_rgba(axis.images[0].get_array())
+    assert above[0] > above[2] and below[0] < below[2]  # more red than blue, and less
+    kernel.plt.close()
+
+
 def write(path, rows, columns=("id", "prediction")):
     pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
     return path
@@ -30,6 +43,14 @@ def write(path, rows, columns=("id", "prediction")):
 def test_predictions_of_another_model_come_in_the_order_asked_for(tmp_path):
     path = write(tmp_path / "bert.csv", [("07", 0.25), ("7", 0.5), ("9", 2.0), ("8", -1.0)])
     assert list(kernel.read_predictions(path, {"test": ["8", "07"]})["test"]) == [-1.0, 0.25]
+
+
+def test_predictions_of_another_model_keep_their_order_however_close_they_are(tmp_path):
+    numbers = [f"1e-{power}" for power in range(300, 45, -1)] + ["0.00000000000000012345", "0.000000000000000123451"]
+    numbers += [repr(1 - 10.0**-power) for power in range(1, 16)]
+    path = write(tmp_path / "bayes.csv", enumerate(numbers)).rename(tmp_path / "bayes.bz2")  # a csv all the same
+    read = kernel.read_predictions(path, {"test": [*map(str, range(len(numbers)))]})["test"]
+    assert list(read) == [float(number) for number in numbers] == sorted(read) and len({*read}) == len(numbers)
 
 
 @pytest.mark.parametrize(("held_out", "test"), [("ab", "x"), ("a", "bx"), ("ab", "ba"), ("b", "a")])

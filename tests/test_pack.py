@@ -1,5 +1,6 @@
 """Packed word vectors, as embeddings/README.md says: the same vectors, opened fast, damage noticed."""
 
+import subprocess
 import sys
 
 import kernel
@@ -113,3 +114,16 @@ def test_of_a_word_that_stands_twice_the_first_vector_counts(text_file, folder):
     with text_file.open("a") as text:
         text.write("word3 9 9 9 9 9 9\n")
     test_packed_vectors_are_the_text_vectors(text_file, folder)
+
+
+def test_a_file_without_vectors_is_named(tmp_path, folder):
+    (tmp_path / "none.vec").write_text("1000 6\n")
+    with pytest.raises(ValueError, match="none.vec: holds no vectors"):
+        pack.pack(tmp_path / "none.vec", folder)
+    assert not list(folder.glob("none*"))
+
+
+def test_two_files_are_never_packed_under_one_name(tmp_path):
+    command = [sys.executable, pack.__file__, "a/words.vec", "b/words.txt", "--output", "packed"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode and "under one name" in done.stderr and not (tmp_path / "packed").exists()

@@ -126,6 +126,7 @@ def test_the_report_is_complete(first_run):
     assert report["rows"]["fitted"] + report["rows"]["held_out"] == report["rows"]["read"]
     assert report["rows"]["scored"] == len(pd.read_csv(SAMPLE / "test.csv"))
     assert set(report["identities"]["LSTM"]) == set(kernel.IDENTITIES)
+    assert max(report["trained_on"].values()) <= report["rows"]["fitted"]
     assert set(report["scores"]) == {"TF-IDF", "CNN", "LSTM"}
     assert set(report["too_few_comments"]) == set(kernel.OTHER_IDENTITIES)
     assert set(report["leaderboard"]) == {"public", "private"}
@@ -312,6 +313,76 @@ def test_the_intervals_follow_from_the_holdout_predictions(first_run, holdout):
     assert report["intervals"]["LSTM"]["all"]["overall_auc"] == pytest.approx(expected, abs=1e-9)
     expected = list(np.quantile(lstm - baseline, [0.025, 0.975]))
     assert report["intervals_above"]["TF-IDF"]["all"]["overall_auc"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_identities_that_are_named_follow_from_the_holdout_predictions(first_run, holdout):
+    """About whom the LSTM errs most, and whom it treats unlike the others by more than chance."""
+    report, (toxic, scores, mentioned) = first_run[1], holdout
+    classes = pd.DataFrame({kind: (rows & mentioned.T).T.sum() for kind, rows in (("yes", toxic), ("no", ~toxic))})
+    common = list(classes.index[(classes >= 10).all(axis=1)])
+    table, _ = figures(toxic, scores["LSTM"], mentioned)
+    assert report["worst_identity"] == table.loc[common, list(kernel.BIAS_AUCS)].min(axis=1).idxmin()
+    generator, gaps = np.random.default_rng(report["bootstrap"]["seed"]), []
+    for _ in range(report["bootstrap"]["resamples"]):
+        rows = generator.integers(len(toxic), size=len(toxic))
+        drawn = toxic.iloc[rows].to_numpy(), mentioned[common].iloc[rows].reset_index(drop=True)
+        gaps.append({model: gaps_of(scores[model].iloc[rows].to_numpy(), *drawn) for model in ("LSTM", "TF-IDF")})
+    sentence = report["more_than_chance"]
+    for model in ("LSTM", "TF-IDF"):
+        low, high = np.nanquantile([of[model] for of in gaps], [0.025, 0.975], axis=0)  # (kinds, identities)
+        for place, identity in enumerate(common):
+            intervals = report["intervals"][model][identity]
+            for kind, figure in enumerate(("positive_aeg", "negative_aeg")):
+                assert intervals[figure] == pytest.approx([low[kind, place], high[kind, place]], abs=1e-9)
+                listed = [part for part in sentence.split(";") if ("toxic" if kind == 0 else "harmless") in part]
+                if model == "LSTM":
+                    above = any(identity in part for part in listed if "above" in part)
+                    below = any(identity in part for part in listed if "below" in part)
+                    assert (above, below) == (low[kind, place] > 0, high[kind, place] < 0)
+
+
+def gaps_of(scores, toxic, mentioned):
+    """Equality gaps among toxic and among harmless comments, (2, identities); NaN where a group is empty."""
+    gaps = np.full((2, mentioned.shape[1]), np.nan)
+    for place, (_, with_it) in enumerate(mentioned.items()):
+        for kind, rows in enumerate((toxic, ~toxic)):
+            if (rows & with_it).any():
+                gaps[kind, place] = equality_gap(scores, rows & with_it.to_numpy(), rows & ~with_it.to_numpy())
+    return gaps
+
+
+def test_the_surest_errors_follow_from_the_holdout_predictions(first_run):
+    folder, report = first_run
+    frame = read_predictions(folder)
+    about = frame[frame[report["worst_identity"]] == 1]
+    errors = report["surest_errors"]
+    assert errors["false positives"] == list(about[about["toxic"] == 0].nlargest(5, "LSTM")["id"])
+    assert errors["false negatives"] == list(about[about["toxic"] == 1].nsmallest(5, "LSTM")["id"])
+
+
+def test_the_folder_gives_the_scores_that_its_thresholds_are_for(first_run):
+    folder, _ = first_run
+    texts = pd.read_csv(SAMPLE / "train.csv", dtype=str, keep_default_na=False).set_index("id")["comment_text"]
+    frame = read_predictions(folder)
+    frame = frame[[len(kernel.cut(texts[id])) <= 200 for id in frame["id"]]].head(60)  # longer ones score in parts
+    for label, scores in kernel.load(folder / "models")([texts[id] for id in frame["id"]]).items():
+        assert scores == pytest.approx([*frame[f"{label} score"]], abs=1e-4)
+
+
+def test_the_model_card_says_what_the_report_does(first_run):
+    folder, report = first_run
+    card = (folder / "models" / "README.md").read_text(encoding="utf-8")
+    others = {model: parts["final_score"] for model, parts in report["scores"].items() if model != "LSTM"}
+    best = max(others, key=others.get)
+    surely = report["intervals_above"][best]["all"]["final_score"][0] > 0
+    assert f"{best}, has {others[best]:.4f}; the LSTM is {'' if surely else 'not '}better by more" in card
+    worst = report["identities"]["LSTM"][report["worst_identity"]]
+    weakest = min(kernel.BIAS_AUCS, key=worst.get)
+    assert f"about {report['worst_identity']}: {weakest} {worst[weakest]:.4f} [" in card
+    for rule, of_rule in report["thresholds"]["figures"].items():
+        cells = next(line for line in card.splitlines() if line.startswith(f"| {rule} |")).strip("| ").split(" | ")
+        expected = [of_rule[name] for name in ("flagged", "precision", "found", "false_positives")]
+        assert [cell.split()[0] for cell in cells[2:]] == ["–" if of is None else f"{of:.4f}" for of in expected]
 
 
 def test_the_leaderboard_follows_from_the_submission(first_run):

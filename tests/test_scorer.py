@@ -301,7 +301,7 @@ THREE_LINES = """
 import sys; sys.path.insert(0, "models")
 from toxicity import explain, load
 score = load("models")
-import json, keras; print(json.dumps([keras.__version__, score(json.loads(sys.argv[1])), explain(score, "an idiot")]))
+import json, keras; print(json.dumps([keras.__file__, score(json.loads(sys.argv[1])), explain(score, "an idiot")]))
 """
 
 
@@ -312,8 +312,8 @@ def test_the_folder_works_in_an_empty_place(folder, elsewhere, keras):
     path = {"PYTHONPATH": str(NEWEST)} if keras == "newest" else {}
     done = run_python(elsewhere, "-c", THREE_LINES, json.dumps([*TEXTS]), environment=path)
     assert done.returncode == 0, done.stderr
-    version, scores, falls = json.loads(done.stdout)
-    assert (version == kernel.keras.__version__) is (keras == "pinned")
+    path, scores, falls = json.loads(done.stdout)
+    assert Path(path).is_relative_to(NEWEST) is (keras == "newest")
     for label, values in kernel.load(folder)([*TEXTS]).items():
         assert scores[label] == pytest.approx(values, abs=1e-5)
     assert sorted(word for word, _ in falls) == ["an", "idiot"]
@@ -419,11 +419,12 @@ def test_a_csv_of_any_length_is_scored_in_parts_and_nothing_is_lost(folder, monk
 
 
 def test_a_fault_in_the_shell_is_one_line_and_a_status(elsewhere):
+    """The last line: TensorFlow 2.21 writes some of its own before it, whatever the level of its log."""
     (elsewhere / "wrong.csv").write_text("id,text\n1,a\n")
     for arguments in (["wrong.csv"], ["wrong.csv", "--column", "words"], ["missing.csv"]):
         done = run_python(elsewhere, "models/toxicity.py", *arguments)
         assert done.returncode == 1 and done.stdout == ""
-        assert arguments[0] in done.stderr and len(done.stderr.splitlines()) == 1
+        assert arguments[0] in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
 
 
 def test_who_reads_only_the_first_scores_sees_no_traceback(elsewhere):

@@ -76,6 +76,18 @@ def test_terms_are_swapped_unless_the_setting_says_no(folder, names):
     assert read(folder, swap_terms="no")["identity_terms"] == []
 
 
+def test_of_comments_beyond_dispute_an_epoch_draws_two_for_each_other_one(folder, tmp_path):
+    train = pd.read_csv(folder / "train.csv", dtype=str, keep_default_na=False)
+    train.loc[train.index % 10 > 0, "target"] = "0"
+    for path in folder.glob("*.csv"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    train.to_csv(tmp_path / "train.csv", index=False)
+    names = read(tmp_path)
+    targets = names["train"]["target"].to_numpy()
+    drawn, disputed = targets[names["train_batches"].order], np.count_nonzero(targets[names["fit_rows"]])
+    assert np.count_nonzero(drawn) == disputed and np.count_nonzero(drawn == 0) == 2 * disputed
+
+
 def test_a_limit_that_cannot_be_kept_is_said_and_leaves_a_submission(folder):
     results = folder / "late"
     with pytest.warns(UserWarning, match=r"KERNEL_TIME_LIMIT is [\d,]+ s too short"):

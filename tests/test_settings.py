@@ -209,6 +209,43 @@ def test_outside_kaggle_the_sample_is_used(tmp_path, monkeypatch):
     assert kernel.find_vector_files(kernel.Settings(), folder, tmp_path / "absent") == (Path("embeddings/sample.vec"),)
 
 
+@pytest.mark.parametrize("device, hours", [("gpu:0", 2), ("cpu:0", 9)])
+def test_a_run_of_ones_own_comments_keeps_to_kaggles_limit_and_shows_none_of_them(tmp_path, monkeypatch, device, hours):
+    attach(tmp_path, *COMPETITION_FILES, "own.vec")
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("KERNEL_INPUT_DIR", str(tmp_path))
+    monkeypatch.setenv("KERNEL_VECTOR_FILES", str(tmp_path / "own.vec"))
+    monkeypatch.setenv("KERNEL_OUTPUT_DIR", str(tmp_path))
+    names = vars(kernel) | {"clock": {}, "find_devices": lambda *arguments: [device]}
+    kernel.run_cell(kernel.number_of_cell("settings = settings_from("), names)
+    assert names["time_limit"] == hours * 3600 - 600
+    assert names["show_comments"] is False
+    monkeypatch.setenv("KERNEL_SHOW_COMMENTS", "yes")
+    kernel.run_cell(kernel.number_of_cell("settings = settings_from("), names)
+    assert names["show_comments"] is True
+
+
+@pytest.mark.parametrize("name", ["KERNEL_COMPARE_FILES", "KERNEL_SENTENCES_FILE"])
+def test_a_file_that_is_read_late_is_missed_at_once(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(name, str(tmp_path / "absent.csv"))
+    monkeypatch.setenv("KERNEL_OUTPUT_DIR", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=f"{name}.*absent.csv"):
+        kernel.run_cell(kernel.number_of_cell("settings = settings_from("), vars(kernel) | {"clock": {}})
+
+
+def test_a_tilde_is_the_home_folder(monkeypatch):
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert value_of("KERNEL_OUTPUT_DIR", "~/results") == Path("/somewhere/results")
+    assert value_of("KERNEL_VECTOR_FILES", "~/a.vec:b.vec") == (Path("/somewhere/a.vec"), Path("b.vec"))
+
+
+def test_vectors_that_are_named_twice_count_once(tmp_path):
+    (tmp_path / "own.vec").touch()
+    settings = kernel.settings_from({"KERNEL_VECTOR_FILES": f"{tmp_path / 'own.vec'}:{tmp_path / 'own.vec'}"})
+    assert kernel.find_vector_files(settings, tmp_path, tmp_path) == (tmp_path / "own.vec",)
+
+
 def test_own_comments_outside_kaggle_need_own_vectors(tmp_path):
     with pytest.raises(FileNotFoundError, match="KERNEL_VECTOR_FILES"):
         kernel.find_vector_files(kernel.Settings(), attach(tmp_path, *COMPETITION_FILES), tmp_path / "absent")

@@ -97,6 +97,19 @@ def test_repeats_are_shortened(tokens):
     assert kernel.shorten(tokens, 100) == without_repeats(tokens)
 
 
+def test_a_pile_of_marks_is_read_in_parts(monkeypatch):
+    """To put a million marks on one letter in order would take half an hour."""
+    lengths, normalize = [], kernel.unicodedata.normalize
+
+    def watched(form, text):
+        lengths.append(len(text))
+        return normalize(form, text)
+
+    monkeypatch.setattr(kernel.unicodedata, "normalize", watched)
+    assert kernel.cut("a" + "\u0301\u0316" * 5_000 + " cafe\u0301")[-1] == "café"
+    assert max(lengths) <= 2_000
+
+
 @checked
 @given(st.integers(0, 30), st.integers(4, 12))
 @example(5, 4)

@@ -98,16 +98,19 @@ def train(time_limit=UNLIMITED, steps=STEPS, **arguments):
     """A small model, its Training, and the holdout scores after each epoch but the last."""
     kernel.prepare_backend(1, ["cpu:0"])
     model = build_model()
-    epoch_scores, epoch_weights = [], []
+    epoch_scores, epoch_weights, epoch_orders = [], [], []
+    batches = make_batches(**arguments)
 
     def figures(model):
+        epoch_orders.append(tuple(batches.order))
         epoch_scores.append(scores_of(model))
         epoch_weights.append(([ops.convert_to_numpy(weight) for weight in model.trainable_weights], training.average))
         return {"auc": roc_auc_score(TOXIC[HOLDOUT_ROWS], epoch_scores[-1])}
 
     training = Recorder("Model 1", steps, PEAK_RATE, kernel.time.now + time_limit, figures_of=figures)
-    kernel.train_model(model, make_batches(**arguments), training)
-    return SimpleNamespace(model=model, training=training, epoch_scores=epoch_scores, epoch_weights=epoch_weights)
+    kernel.train_model(model, batches, training)
+    of_epochs = {"epoch_scores": epoch_scores, "epoch_weights": epoch_weights, "epoch_orders": epoch_orders}
+    return SimpleNamespace(model=model, training=training, **of_epochs)
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +130,11 @@ def trained(request):
 
 def test_learns_something_simple(whole):
     assert roc_auc_score(TOXIC[HOLDOUT_ROWS], scores_of(whole.model)) > 0.9
+
+
+def test_each_epoch_draws_all_rows_in_an_order_of_its_own(trained):
+    assert len({*trained.epoch_orders}) == len(trained.epoch_orders) >= 2
+    assert all(sorted(order) == sorted(FIT_ROWS) for order in trained.epoch_orders)
 
 
 def test_figures_of_an_epoch_are_those_of_the_average(whole):
@@ -626,10 +634,8 @@ def run_student_cells(train_student):
         "holdout_mentioned": pd.DataFrame(False, np.arange(ROWS), kernel.IDENTITIES),
         "train_student": lambda *arguments: train_student(scores),
     }
-    first = next(n for n, c in enumerate(kernel.CELLS) if "student = train_student(" in "".join(c["source"]))
-    for cell in kernel.CELLS[first : first + 4]:
-        if "run" in cell["metadata"].get("tags", []):
-            exec("".join(cell["source"]), variables)
+    for text in ("student = train_student(", "network_figures = "):
+        kernel.run_cell(kernel.number_of_cell(text), variables)
     return variables
 
 
@@ -675,7 +681,6 @@ def run_training_cell(output_dir, models, failure=None):
         if failure:
             warnings.warn(failure, stacklevel=2)
 
-    (cell,) = (c for c in kernel.CELLS if " in side_by_side(" in "".join(c["source"]))
     variables = vars(kernel) | {
         "settings": kernel.Settings(output_dir=output_dir),
         **{"side_by_side": side_by_side, "pretrained": [make_pretrained()], "devices": ["cpu:0"], "deadline": 0},
@@ -686,7 +691,7 @@ def run_training_cell(output_dir, models, failure=None):
         **{"models_dir": output_dir, "description": {}, "saved": {}},
         "test": pd.DataFrame({"id": FIT_ROWS.astype(str)}),
     }
-    exec("".join(cell["source"]), variables)
+    kernel.run_cell(kernel.number_of_cell(" in side_by_side("), variables)
     return [model.number for model in variables["used"]], pd.read_csv(output_dir / "submission.csv")["prediction"]
 
 
@@ -696,6 +701,37 @@ def test_models_that_diverge_and_workers_that_fail_are_told_of_and_cost_nothing(
         used, predictions = run_training_cell(tmp_path, models, failure="out of memory")
     assert used == [0, 2]
     assert predictions.to_numpy() == pytest.approx((expit(0.0) + expit(1.0)) / 2)
+
+
+def fingerprint(**changed):
+    """What the cell that looks for an earlier run's networks compares."""
+    variables = vars(kernel) | {
+        **{"settings": kernel.Settings(), "versions": {"keras": "3"}, "cells_so_far": lambda: ["code"]},
+        **{"vocabulary": ["word", "other"], "tokens": TOKENS, "offsets": OFFSETS, "holdout_rows": HOLDOUT_ROWS},
+        **{"train": pd.DataFrame({"id": ["1", "2"], "comment_text": ["a", "b"], "target": [0.5, 0.0]})},
+        **{"pretrained": [make_pretrained()], "description": {}, "saved_models": lambda *arguments: {"model 1": None}},
+    }
+    kernel.run_cell(kernel.number_of_cell("fingerprint_of("), variables | changed)
+    return (variables | changed)["description"]["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"settings": kernel.Settings(seed=2)},
+        {"versions": {"keras": "4"}},
+        {"cells_so_far": lambda: ["other code"]},
+        {"vocabulary": ["other", "word"]},
+        {"tokens": TOKENS[::-1]},
+        {"offsets": OFFSETS + 1},
+        {"holdout_rows": HOLDOUT_ROWS[1:]},
+        {"train": pd.DataFrame({"id": ["1", "2"], "comment_text": ["a", "b"], "target": [0.6, 0.0]})},
+        {"pretrained": [kernel.pretrained_vectors(2 * np.eye(WORDS, dtype=np.float32))]},
+    ],
+    ids=lambda changed: [*changed][0],
+)
+def test_networks_of_another_run_are_not_taken_over(changed):
+    assert fingerprint(**changed) != fingerprint() == fingerprint()
 
 
 def test_when_every_model_diverges_the_run_ends_and_says_what_to_do(tmp_path):
