@@ -244,27 +244,25 @@ def predict_and_keep(model, batches):
     return predict(model, batches)
 
 
-def test_comments_labelled():
-    """All models but the first learn the test comments, too, with the scores that the first gives them."""
+def scored_comments_labelled():
+    """All models but the first learn the comments to score, too, with the scores that the first gives them.
+
+    Here the holdout stands for the test comments: its own labels are not used.
+    """
     first_model.clear()
     make_batches = kernel.make_batches
 
     def make_more_batches(seed):
         if not first_model:
             return make_batches(seed=seed)
-        test_rows = np.arange(len(kernel.train), len(kernel.lengths))
-        scores = kernel.sigmoid(predict(*first_model, Buckets(kernel.tokens, kernel.offsets, test_rows)))
-        scores[:, 1:][:, np.isnan(kernel.labels["subtypes"]).all(axis=0)] = np.nan
-        unmentioned = np.zeros((len(scores), kernel.labels["toxicity"].shape[1] - 1))
-        added = {"toxicity": np.column_stack([scores[:, :1], unmentioned]), "subtypes": scores[:, 1:]}
-        return Buckets(
-            *(kernel.tokens, kernel.offsets, np.append(kernel.fit_rows, test_rows), kernel.batch_size),
-            {name: np.append(of, added[name].astype(np.float32), axis=0) for name, of in kernel.labels.items()},
-            np.append(kernel.weights, np.ones(len(scores), np.float32)),
-            seed=seed,
-            identity_terms=kernel.identity_terms,
-            surplus=np.append(make_batches.keywords["surplus"], np.zeros(len(scores), bool)),
-        )
+        rows, labels = kernel.holdout_rows, {name: of.copy() for name, of in kernel.labels.items()}
+        scores = kernel.sigmoid(predict(*first_model, Buckets(kernel.tokens, kernel.offsets, rows)))
+        scores[:, 1:][:, np.isnan(labels["subtypes"]).all(axis=0)] = np.nan
+        labels["toxicity"][rows], labels["toxicity"][rows, 0], labels["subtypes"][rows] = 0, scores[:, 0], scores[:, 1:]
+        weights, surplus = kernel.weights.copy(), make_batches.keywords["surplus"].copy()
+        weights[rows], surplus[rows] = 1, False
+        arguments = kernel.tokens, kernel.offsets, np.append(kernel.fit_rows, rows), kernel.batch_size, labels, weights
+        return Buckets(*arguments, seed=seed, identity_terms=kernel.identity_terms, surplus=surplus)
 
     kernel.make_batches = make_more_batches
 
@@ -330,7 +328,7 @@ VARIANTS = {
     "pairs: named in unlabelled": {"prepared": named_in_unlabelled},
     "target: smoothed": {"prepared": smoothed_target},
     "target: less identity attack": {"prepared": less_identity_attack},
-    "target: labelled test comments": {"predict": predict_and_keep, "prepared": test_comments_labelled},
+    "target: labelled test comments": {"predict": predict_and_keep, "prepared": scored_comments_labelled},
     "vectors: first file alone": {"prepared": first_vectors_alone},
     "vectors: projected": {"bidirectional": with_projection},
     "network: attention": {"max_and_mean": with_attention},

@@ -14,7 +14,7 @@ import kernel
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from runs import SAMPLE, VECTORS, run_sections
 
@@ -380,6 +380,7 @@ def damaged(content, damages, cut):
     for place, gone, put_in in damages:
         start = place * len(content) // 10**6
         content = content[:start] + put_in + content[start + gone :]
+    assume(not re.search(rb"[eE][+-]?\d{5}", content))  # pandas takes 1e5000000000 for 0; nobody writes that
     return content[: len(content) - cut]
 
 
