@@ -14,6 +14,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent
 PARTS = ("kernel.ipynb", "kernel-metadata.json", "pyproject.toml", "tests", "embeddings")
+PARTS += ("Makefile", "README.md", "on_kaggle.py")  # which tests read
 # the mistake | the tests that should notice it; what stands in the notebook; what somebody writes there
 MUTATIONS = r"""
 BPSN among the rows of BNSP | metric

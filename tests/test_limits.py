@@ -41,6 +41,8 @@ def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest_
             if cell["cell_type"] == "code":
                 kernel.run_cell(number, names)
     assert next(looks) * 0.02 < 44
+    left = names["clock"]["Start"] + 44 - names["deadline"] - names["seconds_to_evaluate"]
+    assert left == pytest.approx(44 / 4)  # a quarter: pictures, files, trying the folder
     assert 0.6 * names["deadline"] < names["clock"]["Training"] < 44  # no model is begun that could not be trained
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["stopped_because"] == "time limit"
