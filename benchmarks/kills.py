@@ -52,14 +52,15 @@ def check_files(output_dir, test_ids):
     return found
 
 
-def kill_at(moment, output_dir, settings, test_ids):
-    """Start a run and kill it after so many seconds, unless it has ended: the names of the whole files it left."""
+def kill_at(moment, output_dir, settings):
+    """Start a run and kill it after so many seconds, unless it has ended: what happened, str."""
     process = start_notebook(output_dir, **settings)
     try:
         assert process.wait(moment) == 0
+        return "ended before"
     except subprocess.TimeoutExpired:
         kill(process)
-    return check_files(output_dir, test_ids)
+        return "killed after"
 
 
 def run_to_the_end(output_dir, settings):
@@ -90,11 +91,10 @@ def main():
         for number in range(1, arguments.kills + 1):
             output_dir = folder / str((number - 1) // arguments.in_a_row)
             moment = generator.uniform(0, seconds)
-            found = kill_at(moment, output_dir, settings, test_ids)
+            what = kill_at(moment, output_dir, settings)
+            found = check_files(output_dir, test_ids)
             models = sum(name.startswith("models/model_") for name in found)
-            print(
-                f"{number:2} killed after {moment:5.1f} s: {models} models among {len(found)} whole files", flush=True
-            )
+            print(f"{number:2} {what} {moment:5.1f} s: {models} models among {len(found)} whole files", flush=True)
             if number % arguments.in_a_row == 0 or number == arguments.kills:
                 same = run_to_the_end(output_dir, settings) == expected
                 differ += not same
