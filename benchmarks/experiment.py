@@ -3,7 +3,8 @@
 Trains variants of the notebook's own model on the comments in FOLDER (the competition's layout, word vectors beside
 them: .vec, .txt) and compares each with the default on the same split, for the same number of models, their seeds and
 epochs. Without names it trains all variants. A variant replaces definitions of the notebook, or settings, and leaves
-all else as it is; "A + B" does both. --keep FOLDER keeps the logits there; what is there is not trained again.
+all else as it is; "A + B" does both. --keep FOLDER keeps the logits there; what is there is not trained again. The
+holdout is among the test comments, which all models but the first learn; its labels are not used.
 
 Columns: final score on the holdout, mean and standard deviation over the models, and its difference to the default's
 with its standard error; seconds an epoch; and of the models' average:
@@ -118,7 +119,7 @@ def sources(train):
 
 # the notebook's, which variants replace
 swap_in_all, pool_words, toxicity_loss = kernel.swap_identity_terms, kernel.max_and_mean, kernel.toxicity_loss
-two_directions, predict = kernel.bidirectional, kernel.predict
+two_directions = kernel.bidirectional
 ops, layers, Buckets = kernel.ops, kernel.layers, kernel.LengthBuckets
 
 OF_ONE_KIND = [  # the notebook's terms by what they say of a person; nouns of one person and adjectives, of several
@@ -236,35 +237,12 @@ def pairs_over_batches():
     return loss
 
 
-first_model = []  # of the variant that is trained just now
+class TestCommentsUnread(Buckets):
+    EXTRA = 0
 
 
-def predict_and_keep(model, batches):
-    first_model[:] = first_model or [model]
-    return predict(model, batches)
-
-
-def scored_comments_labelled():
-    """All models but the first learn the comments to score, too, with the scores that the first gives them.
-
-    Here the holdout stands for the test comments: its own labels are not used.
-    """
-    first_model.clear()
-    make_batches = kernel.make_batches
-
-    def make_more_batches(seed):
-        if not first_model:
-            return make_batches(seed=seed)
-        rows, labels = kernel.holdout_rows, {name: of.copy() for name, of in kernel.labels.items()}
-        scores = kernel.sigmoid(predict(*first_model, Buckets(kernel.tokens, kernel.offsets, rows)))
-        scores[:, 1:][:, np.isnan(labels["subtypes"]).all(axis=0)] = np.nan
-        labels["toxicity"][rows], labels["toxicity"][rows, 0], labels["subtypes"][rows] = 0, scores[:, 0], scores[:, 1:]
-        weights, surplus = kernel.weights.copy(), make_batches.keywords["surplus"].copy()
-        weights[rows], surplus[rows] = 1, False
-        arguments = kernel.tokens, kernel.offsets, np.append(kernel.fit_rows, rows), kernel.batch_size, labels, weights
-        return Buckets(*arguments, seed=seed, identity_terms=kernel.identity_terms, surplus=surplus)
-
-    kernel.make_batches = make_more_batches
+class AsManyTestComments(Buckets):
+    EXTRA = 1
 
 
 def frequent_from(occurrences):
@@ -328,7 +306,8 @@ VARIANTS = {
     "pairs: named in unlabelled": {"prepared": named_in_unlabelled},
     "target: smoothed": {"prepared": smoothed_target},
     "target: less identity attack": {"prepared": less_identity_attack},
-    "target: labelled test comments": {"predict": predict_and_keep, "prepared": scored_comments_labelled},
+    "test comments: not learned": {"LengthBuckets": TestCommentsUnread},
+    "test comments: as many": {"LengthBuckets": AsManyTestComments},
     "vectors: first file alone": {"prepared": first_vectors_alone},
     "vectors: projected": {"bidirectional": with_projection},
     "network: attention": {"max_and_mean": with_attention},
@@ -363,14 +342,14 @@ def run_sections(environment):
 
 
 def scored_batches():
-    """The holdout, and behind it the texts of templates, harmless_sentences and replaced_terms."""
+    """The holdout, behind it the texts of templates, harmless_sentences and replaced_terms, then the test comments."""
     texts = pd.concat([templates(), harmless_sentences(), replaced_terms(holdout()["comment_text"])])["text"]
     numbers, offsets, words = kernel.tokenize(texts, kernel.settings.max_tokens)
     token_numbers = {word: number for number, word in enumerate(kernel.vocabulary, kernel.UNKNOWN + 1)}
     token_number = np.array([token_numbers.get(word, kernel.UNKNOWN) for word in words], np.int32)
     tokens = np.concatenate([kernel.tokens, token_number[numbers]])
     offsets = np.concatenate([kernel.offsets, kernel.offsets[-1] + offsets[1:]])
-    rows = np.r_[kernel.holdout_rows, len(kernel.offsets) - 1 : len(offsets) - 1]
+    rows = np.r_[kernel.holdout_rows, len(kernel.offsets) - 1 : len(offsets) - 1, kernel.test_rows]
     return kernel.LengthBuckets(tokens, offsets, rows)
 
 
@@ -378,19 +357,34 @@ def holdout():
     return kernel.train.iloc[kernel.holdout_rows].reset_index(drop=True)
 
 
-def train_and_predict(number, epochs, pretrained):
-    """Logits of scored_batches, and seconds an epoch, of the notebook's model number 0, 1, …"""
+def learn_test_comments(batches, scores):
+    """What the notebook does, with the holdout among the test comments. scores: of scored_batches, (rows, labels)."""
+    rows = np.append(kernel.holdout_rows, kernel.test_rows)
+    scores = np.concatenate([scores[: len(kernel.holdout_rows)], scores[-len(kernel.test_rows) :]])
+    batches.weights = batches.weights.copy()
+    batches.weights[rows] = 1
+    labels = kernel.with_scores(batches.labels, rows, scores)
+    labels["toxicity"][rows, 1:] = np.nan
+    batches.learn(rows, labels)
+
+
+def train_and_predict(number, epochs, pretrained, earlier):
+    """Logits of scored_batches, and seconds an epoch, of the notebook's model number 0, 1, … earlier: logits of those
+    before it.
+    """
     settings, seed = kernel.settings, kernel.settings.seed + number
     keras.utils.set_random_seed(seed)
     trained_words = kernel.frequent_words * (number % 2)
     model = kernel.build_model(pretrained, trained_words, settings.lstm_units)
     batches = kernel.make_batches(seed=seed)
+    if earlier:
+        learn_test_comments(batches, kernel.average_scores(earlier))
     training = kernel.Training(f"Model {number + 1}", epochs * len(batches), settings.learning_rate, float("inf"))
     begun = time.perf_counter()
     with redirect_stdout(StringIO()):
         kernel.train_model(model, batches, training)
     seconds = (time.perf_counter() - begun) / epochs
-    return kernel.predict(model, scored_batches())[:, 0], seconds
+    return kernel.predict(model, scored_batches()), seconds
 
 
 def mean_auc_within(source, toxic, ranks):
@@ -404,8 +398,8 @@ def figures(scores):
     toxic, source = kernel.toxic[kernel.holdout_rows], sources(kept)
     mentioned = kernel.mentioned.to_numpy()[kernel.holdout_rows]
     made_up, harmless, replaced = templates(), harmless_sentences(), replaced_terms(kept["comment_text"])
-    ends = np.cumsum([len(kept), len(made_up), len(harmless)])
-    of_holdout, of_templates, of_harmless, of_replaced = np.split(scores, ends)
+    ends = np.cumsum([len(kept), len(made_up), len(harmless), len(replaced)])
+    of_holdout, of_templates, of_harmless, of_replaced, _ = np.split(scores, ends)
     ranks, own = kernel.dense_ranks(of_holdout), (kept[kernel.RATERS] == 10).to_numpy()
     result = {
         "final": kernel.final_score(toxic, ranks, mentioned),
@@ -431,12 +425,18 @@ def figures(scores):
     return result
 
 
-def run_variant(variant, environment, models, epochs):
-    """Logits (models, scored rows), and seconds an epoch."""
+def run_variant(name, variant, environment, models, epochs, keep):
+    """Logits of each model, float (models, scored rows), and seconds an epoch; those that stand in the folder `keep`
+    are not trained again.
+    """
     changes = dict(variant)
     prepared = changes.pop("prepared", lambda: None)
     epochs = changes.pop("epochs", epochs)
     changed = {name: str(changes.pop(name)) for name in list(changes) if name.startswith("KERNEL_")}
+    paths = [keep / f"{name}, model {number}, {epochs} epochs.npz" for number in range(1, models + 1)]
+    trained = [[*np.load(path).values()] for path in paths if path.exists()]  # logits (scored rows, labels), seconds
+    if len(trained) == models and "Batches" in vars(kernel).get("clock", {}):
+        return [logits[:, 0] for logits, _ in trained], [seconds for _, seconds in trained]
     with ExitStack() as patches:
         for definition, replacement in changes.items():
             patches.enter_context(patch.object(kernel, definition, replacement))
@@ -444,7 +444,10 @@ def run_variant(variant, environment, models, epochs):
         prepared()
         kernel.prepare_backend(kernel.settings.seed, kernel.devices)
         pretrained = kernel.pretrained_vectors(kernel.embedding_matrix)
-        return zip(*[train_and_predict(number, epochs, pretrained) for number in range(models)], strict=True)
+        for number in range(len(trained), models):
+            trained.append(train_and_predict(number, epochs, pretrained, [logits for logits, _ in trained]))
+            np.savez(paths[number], *trained[-1])
+    return [logits[:, 0] for logits, _ in trained], [seconds for _, seconds in trained]
 
 
 def line(name, logits, seconds, default_scores):
@@ -474,8 +477,6 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
-    if arguments.keep:
-        arguments.keep.mkdir(parents=True, exist_ok=True)
     parts = {part for name in arguments.variants for part in name.split(" + ")}
     if unknown := parts - set(VARIANTS):
         parser.error(f"no such variant: {', '.join(unknown)}. There are: {', '.join(VARIANTS)}")
@@ -490,16 +491,10 @@ if __name__ == "__main__":
             "KERNEL_HOLDOUT_SHARE": str(HOLDOUT_SHARE),
             "KERNEL_TIME_LIMIT": "600",  # of the baseline's share only
         }
+        keep = arguments.keep or Path(output_dir)
+        keep.mkdir(parents=True, exist_ok=True)
         for name in ["default", *(name for name in arguments.variants if name != "default")]:
-            kept = arguments.keep and arguments.keep / f"{name}, {arguments.models} of {arguments.epochs}.npz"
-            if kept and kept.exists():
-                if "Batches" not in vars(kernel).get("clock", {}):
-                    run_sections(environment)
-                logits, seconds = np.load(kept).values()
-            else:
-                variant = dict(ChainMap(*(VARIANTS[part] for part in name.split(" + "))))
-                logits, seconds = run_variant(variant, environment, arguments.models, arguments.epochs)
-                if kept:
-                    np.savez(kept, logits, seconds)
+            variant = dict(ChainMap(*(VARIANTS[part] for part in name.split(" + "))))
+            logits, seconds = run_variant(name, variant, environment, arguments.models, arguments.epochs, keep)
             scores = line(name, logits, seconds, default_scores)
             default_scores = scores if default_scores is None else default_scores

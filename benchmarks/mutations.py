@@ -184,6 +184,14 @@ better by more than chance at the wrong end | run
 errors of other comments | run
 - list(train["id"].iloc[holdout_rows[places]])
 + list(train["id"].iloc[places])
+
+no model learns the test comments | training
+- batches.learn(rows, with_scores
++ batches.learn(rows[:0], with_scores
+
+the extra rows make an epoch without the others | batches
+- permutation(np.append(rows, extra_rows))
++ permutation(extra_rows)
 """
 
 

@@ -126,6 +126,23 @@ def test_an_epoch_draws_two_surplus_rows_for_each_other_one_at_most(surplus, bat
     assert len(buckets(np.arange(1, len(surplus) + 1), batch_size, None, surplus=surplus).order) == len(surplus)
 
 
+@given(rows=st.integers(1, 30), extra=st.integers(0, 40), batch_size=st.integers(1, 9), seed=st.integers(0, 9))
+def test_extra_rows_are_drawn_besides_half_as_many_at_most(rows, extra, batch_size, seed):
+    """Comments that were labelled later, all of them toxic."""
+    arguments = {"labels": {"toxicity": np.zeros((70, 1), np.float32)}, "weights": np.ones(70, np.float32)}
+    batches = buckets([3] * 70, batch_size, seed, np.arange(rows), **arguments)
+    extra_rows, drawn = np.arange(30, 30 + extra), set()
+    batches.learn(extra_rows, {"toxicity": (np.arange(70) >= 30)[:, None].astype(np.float32)})
+    for _ in range(60):
+        assert len(batches.order) == len(set(batches.order)) == rows + min(extra, rows // 2)
+        assert set(range(rows)) <= set(batches.order) <= {*range(rows), *extra_rows}
+        drawn |= set(batches.order)
+        batches.draw()
+    assert drawn == {*range(rows), *extra_rows} or rows // 2 < extra / 4  # each has its turn
+    for number, of_batch in enumerate(batches.batches):
+        assert (batches[number][1]["toxicity"][:, 0] == (of_batch >= 30)).all()
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_labels_and_weights_belong_to_their_rows(seed):
     row = np.arange(40, dtype=np.float32)

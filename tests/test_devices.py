@@ -33,7 +33,7 @@ def trained(tmp_path_factory):
 
 @pytest.mark.parametrize("one, two", [("one", "two"), ("half", "two, half")])
 def test_models_side_by_side_are_those_of_one_after_the_other(trained, one, two):
-    for values in ("logits", "losses", "steps"):
+    for values in ("logits", "losses", "epochs"):
         models = len(trained[two][values])
         assert np.allclose(trained[two][values], trained[one][values][:models], rtol=0, atol=1e-5), values
     assert np.ptp(trained[one]["logits"], axis=0).max() > 0.01  # the models differ

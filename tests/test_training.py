@@ -504,6 +504,27 @@ def test_each_model_begins_with_weights_of_its_own(clock, untrained):
     assert len(same) > 8 and not any(same)
 
 
+def test_all_models_but_the_first_learn_the_test_comments_with_the_scores_so_far(clock, monkeypatch):
+    read = []
+    monkeypatch.setattr(kernel, "train_network", lambda *arguments: read.append(arguments[-1]))
+    ensemble, rows = make_ensemble(), HOLDOUT_ROWS[:50]  # to fit
+    labels = {"toxicity": np.zeros((ROWS, 3)), "subtypes": np.full((ROWS, 6), np.nan)}
+    labels["subtypes"][:, 1] = 0.0
+    ensemble.make_batches = lambda seed: kernel.LengthBuckets(TOKENS, OFFSETS, rows, 8, labels, np.ones(ROWS), seed)
+    kernel.train_next(ensemble, None)
+    ensemble.test_scores = of_test = np.random.default_rng(0).random((len(FIT_ROWS), 7))
+    kernel.train_next(ensemble, None)
+    first, second = read
+    assert sorted(first.order) == sorted(rows)
+    assert len(set(second.order)) == 75 and set(rows) < set(second.order) < {*rows, *FIT_ROWS}
+    assert (second.labels["toxicity"][FIT_ROWS, 0] == of_test[:, 0]).all()
+    assert (second.labels["subtypes"][FIT_ROWS, 1] == of_test[:, 2]).all()
+    assert np.isnan(second.labels["subtypes"][:, [0, 2, 3, 4, 5]]).all()  # nobody was asked for these
+    for name, values in first.labels.items():
+        assert np.array_equal(values[rows], second.labels[name][rows], equal_nan=True)
+        assert values is labels[name]
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_student_begins_as_the_best_of_the_models(two_models, untrained, monkeypatch, number):
     ensemble, best = make_ensemble(most_models=2, time_limit=7000), two_models[number]
@@ -576,7 +597,7 @@ def test_what_is_kept_of_a_model_is_what_it_predicted_and_learned(two_models):
         assert model.logits.shape == (ROWS, 7)
         logits = model.logits[: len(HOLDOUT_ROWS), 0]
         assert model.history[-1]["auc"] == roc_auc_score(TOXIC[HOLDOUT_ROWS], logits)
-        assert len(model.history) == 2 and model.steps == 2 * 26
+        assert len(model.history) == 2 and model.epochs == 2
 
 
 def test_a_model_that_diverges_has_no_scores():
@@ -606,18 +627,18 @@ def test_scores_are_averaged():
     assert ((scores >= 0) & (scores <= 1)).all()
 
 
-def trained_model(number, steps, logit=0.0):
+def trained_model(number, epochs, logit=0.0):
     logits = np.full((ROWS, 7), logit)
-    return kernel.TrainedModel(number, f"model {number + 1}", 0, [np.zeros(1)], logits, steps, [{"loss": 0.5}])
+    return kernel.TrainedModel(number, f"model {number + 1}", 0, [np.zeros(1)], logits, epochs, [{"loss": 0.5}])
 
 
 @pytest.mark.parametrize(
-    "steps, averaged",
+    "epochs, averaged",
     [([100], [0]), ([44, 45], [0, 1]), ([5, 100], [1]), ([100, 50, 49], [0, 1]), ([None, 30], [1]), ([None], [])],
 )
-def test_models_with_half_the_steps_of_the_longest_trained_are_averaged(steps, averaged):
+def test_models_with_half_the_epochs_of_the_longest_trained_are_averaged(epochs, averaged):
     """Whichever ends first. None: the model diverged."""
-    models = [trained_model(i, count or 100, 0.0 if count else np.nan) for i, count in enumerate(steps)]
+    models = [trained_model(i, count or 100, 0.0 if count else np.nan) for i, count in enumerate(epochs)]
     for order in (models, models[::-1]):
         assert [model.number for model in kernel.worth_averaging(order)] == averaged
 
@@ -625,7 +646,7 @@ def test_models_with_half_the_steps_of_the_longest_trained_are_averaged(steps, a
 def run_student_cells(train_student):
     """Run the two cells of the student, whose training is train_student(): the variables after it."""
     scores = {name: np.where(TOXIC, 0.6, 0.4) + noise for name, noise in NOISE.items()}
-    models = [replace(trained_model(place, 130), logits=as_logits(scores[f"model {place + 1}"])) for place in (0, 1)]
+    models = [replace(trained_model(place, 5), logits=as_logits(scores[f"model {place + 1}"])) for place in (0, 1)]
     ensemble = make_ensemble(most_models=2, time_limit=7000)
     ensemble.seconds_for_student = 1000
     variables = vars(kernel) | {
@@ -649,7 +670,7 @@ def as_logits(scores):
 
 @pytest.mark.parametrize("quality, folder", [("good", ["student", "all"]), ("bad", ["all"])])
 def test_a_student_is_kept_if_it_is_better_than_the_best_model(quality, folder):
-    variables = run_student_cells(lambda scores: replace(trained_model(2, 130), logits=as_logits(scores[quality])))
+    variables = run_student_cells(lambda scores: replace(trained_model(2, 5), logits=as_logits(scores[quality])))
     assert [*variables["folder_scores"]] == folder
     figures = variables["network_figures"]
     assert set(figures.index) == {"student", "best", "mean", "average"}
@@ -664,7 +685,7 @@ def failing(scores):
 
 
 @pytest.mark.parametrize(
-    "train_student, said", [(failing, "too large"), (lambda scores: trained_model(2, 130, np.nan), "diverged")]
+    "train_student, said", [(failing, "too large"), (lambda scores: trained_model(2, 5, np.nan), "diverged")]
 )
 def test_a_student_that_fails_is_told_of_and_costs_nothing(train_student, said):
     with pytest.warns(UserWarning, match=f"There is no student: .*{said}"):
@@ -696,7 +717,7 @@ def run_training_cell(output_dir, models, failure=None):
 
 
 def test_models_that_diverge_and_workers_that_fail_are_told_of_and_cost_nothing(tmp_path):
-    models = [trained_model(1, 130, np.nan), trained_model(0, 130, 0.0), trained_model(2, 130, 1.0)]
+    models = [trained_model(1, 5, np.nan), trained_model(0, 5, 0.0), trained_model(2, 5, 1.0)]
     with pytest.warns(UserWarning, match="Model 2 diverged"), pytest.warns(UserWarning, match="out of memory"):
         used, predictions = run_training_cell(tmp_path, models, failure="out of memory")
     assert used == [0, 2]
@@ -736,4 +757,4 @@ def test_networks_of_another_run_are_not_taken_over(changed):
 
 def test_when_every_model_diverges_the_run_ends_and_says_what_to_do(tmp_path):
     with pytest.raises(ValueError, match="lower KERNEL_LEARNING_RATE"), pytest.warns(UserWarning, match="diverged"):
-        run_training_cell(tmp_path, [trained_model(0, 130, np.nan)])
+        run_training_cell(tmp_path, [trained_model(0, 5, np.nan)])

@@ -79,7 +79,7 @@ def main(workers, precision, models, output):
         output,
         logits=[model.logits[:, 0] for model in trained],
         losses=[[epoch["loss"] for epoch in model.history] for model in trained],
-        steps=[model.steps for model in trained],
+        epochs=[model.epochs for model in trained],
         peaks=peaks,
         toxic=labels["toxicity"][:, 0],
         seen=Watched.steps_seen,
