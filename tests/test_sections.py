@@ -37,17 +37,22 @@ def rows(folder):
 
 
 def test_labels_are_those_of_the_file(names, rows):
+    """Of the train comments; of the test comments, which come behind them, nothing is known."""
     targets = [float(row["target"]) for row in rows["train.csv"]]
     assert list(names["toxic"]) == [target >= 0.5 for target in targets] and 0.5 in targets
-    assert names["labels"]["toxicity"][:, 0] == pytest.approx(targets)
+    known = {name: labels[: len(targets)] for name, labels in names["labels"].items()}
+    assert known["toxicity"][:, 0] == pytest.approx(targets)
     for place, name in enumerate(kernel.IDENTITIES, 1):
         shares = [float(row[name] or 0) for row in rows["train.csv"]]
-        assert list(names["labels"]["toxicity"][:, place]) == [share >= 0.5 for share in shares]
+        assert list(known["toxicity"][:, place]) == [share >= 0.5 for share in shares]
     for place, name in enumerate(kernel.SUBTYPES):
         shares = [float(row[name]) for row in rows["train.csv"]]
-        assert names["labels"]["subtypes"][:, place] == pytest.approx(shares)
+        assert known["subtypes"][:, place] == pytest.approx(shares)
     raters = np.array([float(row[kernel.RATERS]) for row in rows["train.csv"]])
-    assert names["weights"] == pytest.approx(np.log(2 + raters) / np.log(2 + raters).mean(), rel=1e-5)
+    assert names["weights"][: len(targets)] == pytest.approx(np.log(2 + raters) / np.log(2 + raters).mean(), rel=1e-5)
+    assert set(names["weights"][len(targets) :]) == {1.0}
+    for labels in names["labels"].values():
+        assert len(labels) == len(targets) + len(rows["test.csv"]) and np.isnan(labels[len(targets) :]).all()
 
 
 def test_tokens_are_those_of_the_comments_in_their_order(names, rows):
