@@ -173,18 +173,15 @@ def test_the_clone_trains_what_was_pushed_and_another_model_joins_the_comparison
 
 def test_predictions_of_test_comments_are_scored_on_their_labels(second_run):
     folder, report = second_run
-    of_others, labelled = (
-        report["leaderboard_of_others"],
-        pd.read_csv(SAMPLE / "test_public_expanded.csv", dtype={"id": str}),
-    )
-    assert set(report["leaderboard"]) == {"public"} and set(of_others) == {"my submission"}
-    for path, reported in (
-        ("submission.csv", report["leaderboard"]),
-        ("my submission.csv", of_others["my submission"]),
-    ):
-        rows = labelled.merge(pd.read_csv(folder / path, float_precision="round_trip", dtype={"id": str}), on="id")
+    labelled = pd.read_csv(SAMPLE / "test_public_expanded.csv", dtype={"id": str})
+    reported = {"submission.csv": report["leaderboard"], **report["leaderboard_of_others"]}
+    assert set(reported) == {"submission.csv", "my submission"}
+    for name, of_leaderboards in reported.items():
+        assert set(of_leaderboards) == {"public"}
+        path = (folder / name).with_suffix(".csv")
+        rows = labelled.merge(pd.read_csv(path, float_precision="round_trip", dtype={"id": str}), on="id")
         _, parts = figures(rows["toxicity"] >= 0.5, rows["prediction"], rows[kernel.IDENTITIES] >= 0.5)
-        assert reported["public"] == pytest.approx({"rows": len(rows), **parts}, abs=1e-9)
+        assert of_leaderboards["public"] == pytest.approx({"rows": len(rows), **parts}, abs=1e-9)
 
 
 def check_schema(report):
@@ -294,10 +291,8 @@ def test_thresholds_follow_from_the_half_of_the_holdout_that_they_were_not_found
             "false_positives": flagged[~toxic].mean(),
             **{name: flagged[~toxic & (second[name] == 1)].mean() for name in kernel.IDENTITIES},
         }
-        figures_of_rule = {
-            name: np.nan if x is None else x for name, x in report["thresholds"]["figures"][rule].items()
-        }
-        assert figures_of_rule == pytest.approx(expected, abs=1e-9, nan_ok=True)  # nothing is flagged: no precision
+        reported = pd.Series(report["thresholds"]["figures"][rule], dtype=float)  # None, if nothing is flagged, is NaN
+        assert reported.to_dict() == pytest.approx(expected, abs=1e-9, nan_ok=True)
 
 
 def test_scores_of_the_folder_are_the_shares_of_raters(first_run):
