@@ -168,24 +168,30 @@ class AsManySurplus(Buckets):
     SURPLUS = 1
 
 
+def of_train(values):
+    """The labels or weights of the training comments, to be changed in place; behind them stand the test comments'."""
+    return values[: len(kernel.train)]
+
+
 def named_in_unlabelled():
     """In the loss of pairs a comment without identity labels mentions an identity if one of its terms is there."""
-    for column, name in enumerate(kernel.IDENTITIES, 1):
-        unlabelled = kernel.train[name].isna().to_numpy()
-        by_terms, _ = kernel.find_mentions(kernel.train.assign(**{name: np.nan}))
-        kernel.labels["toxicity"][unlabelled, column] = by_terms[name][unlabelled]
+    labels, unlabelled = of_train(kernel.labels["toxicity"]), kernel.train[kernel.IDENTITIES].isna().to_numpy()
+    by_terms, _ = kernel.find_mentions(kernel.train.assign(**dict.fromkeys(kernel.IDENTITIES, np.nan)))
+    labels[:, 1:] = np.where(unlabelled, by_terms[kernel.IDENTITIES], labels[:, 1:])
 
 
 def smoothed_target():
-    raters = kernel.train[kernel.RATERS].to_numpy()
-    kernel.labels["toxicity"][:, 0] = (raters * kernel.labels["toxicity"][:, 0] + 0.1) / (raters + 1.1)
+    raters = np.nan_to_num(kernel.train[kernel.RATERS].to_numpy(), nan=1)
+    labels = of_train(kernel.labels["toxicity"])
+    labels[:, 0] = (raters * labels[:, 0] + 0.1) / (raters + 1.1)
 
 
 def harmless_identities_weigh(factor):
     def prepared():
         raised = kernel.mentioned.to_numpy().any(axis=1) & ~kernel.toxic
-        kernel.weights[raised] *= factor
-        kernel.weights /= kernel.weights.mean()
+        weights = of_train(kernel.weights)
+        weights[raised] *= factor
+        weights /= weights.mean()
 
     return prepared
 
@@ -209,8 +215,8 @@ def with_projection(recurrent, units, sequence, places):
 
 def less_identity_attack():
     """The score's target is toxicity less a little of identity attack, where the raters' share of that is known."""
-    shares = np.nan_to_num(kernel.train["identity_attack"].to_numpy())
-    kernel.labels["toxicity"][:, 0] = np.clip(kernel.labels["toxicity"][:, 0] - 0.05 * shares, 0, 1)
+    shares, labels = np.nan_to_num(kernel.train["identity_attack"].to_numpy()), of_train(kernel.labels["toxicity"])
+    labels[:, 0] = np.clip(labels[:, 0] - 0.05 * shares, 0, 1)
 
 
 def first_vectors_alone():
