@@ -291,7 +291,8 @@ def paired_loss(weight):
     return loss
 
 
-# name: settings (KERNEL_…), definitions of the notebook, epochs, and what to do once the labels are there
+# name: settings (KERNEL_…), definitions of the notebook, epochs, how many models at most teach the others the test
+# comments, and what to do once the labels are there
 VARIANTS = {
     "default": {},
     "epochs: 3": {"epochs": 3},
@@ -314,6 +315,7 @@ VARIANTS = {
     "target: less identity attack": {"prepared": less_identity_attack},
     "test comments: not learned": {"LengthBuckets": TestCommentsUnread},
     "test comments: as many": {"LengthBuckets": AsManyTestComments},
+    "test comments: of two models": {"teachers": 2},
     "vectors: first file alone": {"prepared": first_vectors_alone},
     "vectors: projected": {"bidirectional": with_projection},
     "network: attention": {"max_and_mean": with_attention},
@@ -376,7 +378,7 @@ def learn_test_comments(batches, scores):
 
 def train_and_predict(number, epochs, pretrained, earlier):
     """Logits of scored_batches, and seconds an epoch, of the notebook's model number 0, 1, … earlier: logits of those
-    before it.
+    before it whose scores of the test comments it learns.
     """
     settings, seed = kernel.settings, kernel.settings.seed + number
     keras.utils.set_random_seed(seed)
@@ -431,13 +433,14 @@ def figures(scores):
     return result
 
 
-def run_variant(name, variant, environment, models, epochs, keep):
+def run_variant(name, environment, models, epochs, keep):
     """Logits of each model, float (models, scored rows), and seconds an epoch; those that stand in the folder `keep`
-    are not trained again.
+    are not trained again. name: "A" or "A + B".
     """
-    changes = dict(variant)
-    prepared = changes.pop("prepared", lambda: None)
-    epochs = changes.pop("epochs", epochs)
+    parts = [VARIANTS[part] for part in name.split(" + ")]
+    changes = dict(ChainMap(*parts))
+    changes.pop("prepared", None)
+    epochs, teachers = changes.pop("epochs", epochs), changes.pop("teachers", None)
     changed = {name: str(changes.pop(name)) for name in list(changes) if name.startswith("KERNEL_")}
     paths = [keep / f"{name}, model {number}, {epochs} epochs.npz" for number in range(1, models + 1)]
     trained = [[*np.load(path).values()] for path in paths if path.exists()]  # logits (scored rows, labels), seconds
@@ -447,11 +450,13 @@ def run_variant(name, variant, environment, models, epochs, keep):
         for definition, replacement in changes.items():
             patches.enter_context(patch.object(kernel, definition, replacement))
         run_sections(environment | changed)
-        prepared()
+        for part in parts:
+            part.get("prepared", lambda: None)()
         kernel.prepare_backend(kernel.settings.seed, kernel.devices)
         pretrained = kernel.pretrained_vectors(kernel.embedding_matrix)
         for number in range(len(trained), models):
-            trained.append(train_and_predict(number, epochs, pretrained, [logits for logits, _ in trained]))
+            earlier = [logits for logits, _ in trained[:teachers]] if number >= (teachers or 0) else []
+            trained.append(train_and_predict(number, epochs, pretrained, earlier))
             np.savez(paths[number], *trained[-1])
     return [logits[:, 0] for logits, _ in trained], [seconds for _, seconds in trained]
 
@@ -483,9 +488,13 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
-    parts = {part for name in arguments.variants for part in name.split(" + ")}
-    if unknown := parts - set(VARIANTS):
-        parser.error(f"no such variant: {', '.join(unknown)}. There are: {', '.join(VARIANTS)}")
+    for name in arguments.variants:
+        parts = name.split(" + ")
+        if unknown := set(parts) - set(VARIANTS):
+            parser.error(f"no such variant: {', '.join(unknown)}. There are: {', '.join(VARIANTS)}")
+        changed = [key for part in parts for key in VARIANTS[part] if key != "prepared"]
+        if len(changed) > len(set(changed)):
+            parser.error(f"{name}: two of these change the same")
 
     print_machine("keras", "tensorflow")
     default_scores = None
@@ -500,7 +509,6 @@ if __name__ == "__main__":
         keep = arguments.keep or Path(output_dir)
         keep.mkdir(parents=True, exist_ok=True)
         for name in ["default", *(name for name in arguments.variants if name != "default")]:
-            variant = dict(ChainMap(*(VARIANTS[part] for part in name.split(" + "))))
-            logits, seconds = run_variant(name, variant, environment, arguments.models, arguments.epochs, keep)
+            logits, seconds = run_variant(name, environment, arguments.models, arguments.epochs, keep)
             scores = line(name, logits, seconds, default_scores)
             default_scores = scores if default_scores is None else default_scores
