@@ -323,6 +323,7 @@ VARIANTS = {
     "dropout: 0.45": {"SPATIAL_DROPOUT": 0.45},
     "rate: 2e-3": {"KERNEL_LEARNING_RATE": 2e-3},
     "batch: 128": {"KERNEL_BATCH_SIZE": 128},
+    "units: 256": {"KERNEL_LSTM_UNITS": 256},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "loss: pairs weigh 0.1": {"PAIRS_WEIGHT": 0.1},
     "loss: pairs weigh 1": {"PAIRS_WEIGHT": 1.0},
