@@ -33,8 +33,9 @@ def test_variants_are_compared_with_the_default(folder):
     assert done.returncode == 0, done.stderr
     rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
     assert [row[0] for row in rows] == ["variant", "default", *TOGETHER]
-    final_scores = [float(row[rows[0].index("final")]) for row in rows[1:]]
-    assert all(0 < score < 1 for score in final_scores) and len(set(final_scores)) == 3
+    final = rows[0].index("final")
+    assert all(0 < float(row[final]) < 1 for row in rows[1:])
+    assert len({tuple(row[final:]) for row in rows[1:]}) == 3  # one figure alone may be the same by chance
 
 
 @pytest.mark.parametrize(
