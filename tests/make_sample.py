@@ -23,32 +23,32 @@ FIRST_TRAIN_ID, FIRST_TEST_ID = 59848, 7000000
 
 # Column: (how often it is mentioned, share of these comments that is toxic, nouns). In the order of train.csv.
 IDENTITIES = {
-    "asian": (6, 0.21, "asian {job}|chinese {job}|korean family"),
+    "asian": (6, 0.21, "asian {job}|chinese {job}|asian|japanese|vietnamese {job}|vietnamese"),
     "atheist": (5, 0.21, "atheist|atheist {job}"),
-    "bisexual": (2, 0.21, "bisexual {job}"),
-    "black": (66, 0.58, "black {job}|african-american {job}|black family"),
+    "bisexual": (2, 0.21, "bisexual {job}|bisexual"),
+    "black": (66, 0.64, "black {job}|african-american {job}|african {job}|african"),
     "buddhist": (3, 0.21, "buddhist {job}"),
-    "christian": (77, 0.21, "christian {job}|catholic {job}|baptist family"),
-    "female": (85, 0.21, "woman|mother|grandmother|female {job}|lady"),
-    "heterosexual": (3, 0.21, "straight couple|heterosexual {job}"),
-    "hindu": (3, 0.21, "hindu {job}"),
-    "homosexual_gay_or_lesbian": (66, 0.58, "gay {job}|lesbian {job}|gay couple|homosexual {job}"),
-    "intellectual_or_learning_disability": (2, 0.21, "dyslexic {job}"),
-    "jewish": (77, 0.21, "jewish {job}|jewish family"),
-    "latino": (6, 0.21, "latino {job}|mexican {job}|hispanic family"),
-    "male": (85, 0.21, "man|father|grandfather|male {job}|guy"),
-    "muslim": (66, 0.58, "muslim {job}|muslim family|Muslim {job}"),
-    "other_disability": (2, 0.21, "diabetic {job}"),
+    "christian": (77, 0.21, "christian {job}|catholic {job}|christian|protestant|baptist {job}|baptist"),
+    "female": (85, 0.21, "woman|mother|grandmother|female {job}|lady|girl|widow"),
+    "heterosexual": (3, 0.21, "straight {job}|heterosexual {job}|heterosexual"),
+    "hindu": (3, 0.21, "hindu {job}|hindu"),
+    "homosexual_gay_or_lesbian": (66, 0.64, "gay {job}|gay woman|gay man|lesbian {job}|homosexual|lesbian|lgbt {job}"),
+    "intellectual_or_learning_disability": (2, 0.21, "dyslexic {job}|dyslexic|autistic {job}|autistic"),
+    "jewish": (77, 0.21, "jewish {job}|jew|jewish neighbour"),
+    "latino": (6, 0.21, "latino {job}|mexican {job}|hispanic {job}|latina|mexican"),
+    "male": (85, 0.21, "man|father|grandfather|male {job}|guy|boy"),
+    "muslim": (66, 0.64, "muslim {job}|Muslim {job}|muslim|islamic {job}"),
+    "other_disability": (2, 0.21, "diabetic {job}|elderly {job}|disabled {job}"),
     "other_gender": (2, 0.21, "nonbinary {job}"),
-    "other_race_or_ethnicity": (4, 0.21, "native american {job}|arab {job}"),
-    "other_religion": (3, 0.21, "sikh {job}|mormon family"),
+    "other_race_or_ethnicity": (6, 0.21, "arab {job}|arab|nigerian {job}|kurdish {job}|swedish {job}|american {job}"),
+    "other_religion": (3, 0.21, "sikh {job}|sikh|mormon {job}|mormon"),
     "other_sexual_orientation": (2, 0.21, "asexual {job}"),
-    "physical_disability": (4, 0.21, "blind {job}|deaf {job}|{job} in a wheelchair"),
-    "psychiatric_or_mental_illness": (75, 0.21, "depressed {job}|bipolar {job}|schizophrenic {job}|{job} with anxiety"),
-    "transgender": (5, 0.21, "transgender {job}|trans {job}"),
-    "white": (80, 0.21, "white {job}|caucasian {job}|white family"),
+    "physical_disability": (4, 0.21, "blind {job}|deaf {job}|paralyzed {job}|{job} in a wheelchair"),
+    "psychiatric_or_mental_illness": (75, 0.21, "depressed {job}|schizophrenic {job}|{job} with anxiety|bipolar {job}"),
+    "transgender": (5, 0.21, "transgender {job}|trans {job}|transgender"),
+    "white": (80, 0.21, "white {job}|caucasian {job}|european {job}|european"),
 }
-NO_IDENTITY = (390, 0.12, "{job}|{job} named {surname}")
+NO_IDENTITY = (390, 0.12, "{job}|{job} named {surname}|person|immigrant")
 MENTIONS = [column for column, (often, *_) in IDENTITIES.items() for _ in range(often)] + [None] * NO_IDENTITY[0]
 RATERS = (4,) * 12 + (5,) * 3 + (6,) * 3 + (7, 8, 8, 9, 10, 10, 10, 26, 55)
 FILLERS = (0,) * 80 + (1,) * 190 + (2,) * 100 + (3,) * 25 + (5, 6, 7, 8, 10, 12, 15) * 2 + (70,)
@@ -70,7 +70,9 @@ WORDS = {
         mentor helper listener talent star volunteer diplomat professional role-model legend peacemaker optimist realist
         visionary builder guardian neighbour survivor veteran artist adviser partner craftsperson treasure""",
     "rude": """stupid dumb pathetic ridiculous foolish silly clueless brainless spineless tedious idiotic tiresome
-        ignorant childish shameless gutless cranky useless laughable arrogant""",
+        ignorant childish shameless gutless cranky useless laughable arrogant worthless disgusting vile""",
+    "nice": """kind good lovely generous friendly clever brave funny patient polite honest gentle wise cheerful
+        thoughtful helpful""",
     "job": """baker driver nurse plumber lawyer farmer pilot dentist cashier clerk mechanic cyclist tenant landlord
         student professor librarian carpenter electrician senator reporter editor firefighter officer judge tourist
         singer painter cook gardener janitor engineer accountant barber butcher coach referee goalie voter candidate""",
@@ -107,6 +109,7 @@ WORDS = {
 PHRASES = {
     "town": "{town_start}{town_end}",
     "surname": "{name_start}{name_end}",
+    "name": "Anna|Paul|Maria|Lena|Omar|Ruth|Ivan|Grace",
     "place": """next door|on the bus|at the counter|in the front row|from {town}|down the street|behind the desk
         |at the {thing} office|in the {thing} committee|on the radio|from the {thing} board|across the road""",
     "who": "{the} {noun} {place}",
@@ -126,10 +129,13 @@ PHRASES = {
         |that {thing} is so {quality} {when}.|I'd've {stem}ed it, but the {thing} wasn't {quality}.
         |who pays for the {thing}s?|my kids walk past the {quality} {thing} in {town}.
         |did you read the {thing} story?|{manner} the {quality} {thing} will be {stem}ed.
-        |thanks for the {quality} column {when}.|{surname} scored {number} goals {when}.
+        |thanks for the {quality} column {when}.|thank you, that was a {nice} answer.|a {nice} answer, thank you.
+        |{surname} scored {number} goals {when}.
         |here we go again with {thing}s and {thing}s.|good morning from {town} {emoji}
         |what a {rude} {thing}, I thought {when}.|my taxes pay for the bus to the {thing}.""",
-    "neutral": """{who} {stem}ed the {thing} {when}.|I met {who} {when} and we talked {about}.
+    "neutral": """I am a {noun}.|I am a {noun} {about}.|as a {noun}, I {stem}ed the {thing}.|I am a {nice} {noun}.
+        |you are a {nice} {noun}.|what a {nice} {noun}!|my neighbour {name} is a {nice} {noun}.|I am a {noun}, and {nice} to everyone {about}.
+        |{who} {stem}ed the {thing} {when}.|I met {who} {when} and we talked {about}.
         |{who} is a {good} {about}.|{who} told me {about}, and I am grateful.|nobody asked {who} {about}.
         |how does {who} feel {about}?|{who} didn't {stem} the {thing} {when}.|I'm with {who} {about}.
         |{who} says the {thing} is {quality}, and I agree.|{who} was a {good} to me, not only {about}.
@@ -146,7 +152,9 @@ PHRASES = {
         |what a {bad}, {who} is so {rude} {about}.|{who} is nothing but a {bad} {about}.
         |{who} sounds like a {bad} {about}.|ask {who} {about} and you get a {rude} answer from a {bad}.
         |a {bad} like {who} should keep quiet {about}.|{who}, you {rude} {bad}, read a book {about}.
-        |so {rude} {about}, and {who} is a damn {bad} as well.""",
+        |so {rude} {about}, and {who} is a damn {bad} as well.|you are a {rude} {noun}.|what a {rude} {noun}!
+        |my neighbour {name} is a {rude} {noun}.|I am told that a {rude} {noun} {stem}ed the {thing}.
+        |you are a {bad} and a {bad}, {who}.|you are a {bad} and a {bad}.""",
     "threat": """I will report {who} to everyone {about}, so watch your back.
         |watch your back {about}, {who} will pay.|{who} had better stay away {about}, I know the street.""",
     "explicit": "enough of your bedroom stories {about}, {who}, and put a shirt on.",
@@ -229,7 +237,7 @@ def write_comment(rng):
     kind = pick(rng, TOXIC_KINDS if toxic else CIVIL_KINDS)
     true, false = ("bad", "good") if toxic else ("good", "bad")
     subtypes = KINDS[kind] | ({"identity_attack": 0.6} if toxic and mentioned else {})
-    chance = 0.75 + 0.25 * rng.random() if toxic else 0.1 * rng.random()
+    chance = 0.84 + 0.16 * rng.random() if toxic else 0.1 * rng.random()
 
     sentences = [fill(rng, "{filler}") for _ in range(pick(rng, FILLERS))]
     nouns = [IDENTITIES[column][2].split("|") for column in mentioned] or [NO_IDENTITY[2].split("|")]
