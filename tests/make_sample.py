@@ -26,18 +26,18 @@ IDENTITIES = {
     "asian": (6, 0.21, "asian {job}|chinese {job}|asian|japanese|vietnamese {job}|vietnamese"),
     "atheist": (5, 0.21, "atheist|atheist {job}"),
     "bisexual": (2, 0.21, "bisexual {job}|bisexual"),
-    "black": (66, 0.64, "black {job}|african-american {job}|african {job}|african"),
+    "black": (66, 0.72, "black {job}|african-american {job}|african {job}|african"),
     "buddhist": (3, 0.21, "buddhist {job}"),
     "christian": (77, 0.21, "christian {job}|catholic {job}|christian|protestant|baptist {job}|baptist"),
     "female": (85, 0.21, "woman|mother|grandmother|female {job}|lady|girl|widow"),
     "heterosexual": (3, 0.21, "straight {job}|heterosexual {job}|heterosexual"),
     "hindu": (3, 0.21, "hindu {job}|hindu"),
-    "homosexual_gay_or_lesbian": (66, 0.64, "gay {job}|gay woman|gay man|lesbian {job}|homosexual|lesbian|lgbt {job}"),
+    "homosexual_gay_or_lesbian": (66, 0.72, "gay {job}|lesbian {job}|homosexual {job}|gay woman|lesbian|lgbt {job}"),
     "intellectual_or_learning_disability": (2, 0.21, "dyslexic {job}|dyslexic|autistic {job}|autistic"),
     "jewish": (77, 0.21, "jewish {job}|jew|jewish neighbour"),
     "latino": (6, 0.21, "latino {job}|mexican {job}|hispanic {job}|latina|mexican"),
     "male": (85, 0.21, "man|father|grandfather|male {job}|guy|boy"),
-    "muslim": (66, 0.64, "muslim {job}|Muslim {job}|muslim|islamic {job}"),
+    "muslim": (66, 0.72, "muslim {job}|Muslim {job}|muslim|islamic {job}"),
     "other_disability": (2, 0.21, "diabetic {job}|elderly {job}|disabled {job}"),
     "other_gender": (2, 0.21, "nonbinary {job}"),
     "other_race_or_ethnicity": (6, 0.21, "arab {job}|arab|nigerian {job}|kurdish {job}|swedish {job}|american {job}"),
@@ -133,8 +133,9 @@ PHRASES = {
         |{surname} scored {number} goals {when}.
         |here we go again with {thing}s and {thing}s.|good morning from {town} {emoji}
         |what a {rude} {thing}, I thought {when}.|my taxes pay for the bus to the {thing}.""",
-    "neutral": """I am a {noun}.|I am a {noun} {about}.|as a {noun}, I {stem}ed the {thing}.|I am a {nice} {noun}.
-        |you are a {nice} {noun}.|what a {nice} {noun}!|my neighbour {name} is a {nice} {noun}.|I am a {noun}, and {nice} to everyone {about}.
+    "neutral": """I am a {noun}.|I am a {noun}.|I am a {noun} {about}.|I am a {noun} and a {good}, {about}.
+        |as a {noun}, I {stem}ed the {thing}.|I am a {nice} {noun}.|you are a {nice} {noun}.|what a {nice} {noun}!
+        |my neighbour {name} is a {nice} {noun}.|I am a {noun}, and {nice} to everyone {about}.
         |{who} {stem}ed the {thing} {when}.|I met {who} {when} and we talked {about}.
         |{who} is a {good} {about}.|{who} told me {about}, and I am grateful.|nobody asked {who} {about}.
         |how does {who} feel {about}?|{who} didn't {stem} the {thing} {when}.|I'm with {who} {about}.
@@ -237,7 +238,7 @@ def write_comment(rng):
     kind = pick(rng, TOXIC_KINDS if toxic else CIVIL_KINDS)
     true, false = ("bad", "good") if toxic else ("good", "bad")
     subtypes = KINDS[kind] | ({"identity_attack": 0.6} if toxic and mentioned else {})
-    chance = 0.84 + 0.16 * rng.random() if toxic else 0.1 * rng.random()
+    chance = 0.84 + 0.16 * rng.random() if toxic else 0.08 * rng.random()
 
     sentences = [fill(rng, "{filler}") for _ in range(pick(rng, FILLERS))]
     nouns = [IDENTITIES[column][2].split("|") for column in mentioned] or [NO_IDENTITY[2].split("|")]
