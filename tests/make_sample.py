@@ -26,18 +26,18 @@ IDENTITIES = {
     "asian": (6, 0.21, "asian {job}|chinese {job}|asian|japanese|vietnamese {job}|vietnamese"),
     "atheist": (5, 0.21, "atheist|atheist {job}"),
     "bisexual": (2, 0.21, "bisexual {job}|bisexual"),
-    "black": (66, 0.72, "black {job}|african-american {job}|african {job}|african"),
+    "black": (66, 0.72, "black {job}|african-american {job}|african {job}|black man|african"),
     "buddhist": (3, 0.21, "buddhist {job}"),
-    "christian": (77, 0.21, "christian {job}|catholic {job}|christian|protestant|baptist {job}|baptist"),
+    "christian": (77, 0.21, "christian {job}|catholic {job}|christian|christian man|baptist {job}|baptist"),
     "female": (85, 0.21, "woman|mother|grandmother|female {job}|lady|girl|widow"),
     "heterosexual": (3, 0.21, "straight {job}|heterosexual {job}|heterosexual"),
     "hindu": (3, 0.21, "hindu {job}|hindu"),
     "homosexual_gay_or_lesbian": (66, 0.72, "gay {job}|lesbian {job}|homosexual {job}|gay woman|lesbian|lgbt {job}"),
     "intellectual_or_learning_disability": (2, 0.21, "dyslexic {job}|dyslexic|autistic {job}|autistic"),
-    "jewish": (77, 0.21, "jewish {job}|jew|jewish neighbour"),
+    "jewish": (77, 0.21, "jewish {job}|jew|jewish woman"),
     "latino": (6, 0.21, "latino {job}|mexican {job}|hispanic {job}|latina|mexican"),
     "male": (85, 0.21, "man|father|grandfather|male {job}|guy|boy"),
-    "muslim": (66, 0.72, "muslim {job}|Muslim {job}|muslim|islamic {job}"),
+    "muslim": (66, 0.72, "muslim {job}|Muslim {job}|muslim|muslim woman|islamic {job}"),
     "other_disability": (2, 0.21, "diabetic {job}|elderly {job}|disabled {job}"),
     "other_gender": (2, 0.21, "nonbinary {job}"),
     "other_race_or_ethnicity": (6, 0.21, "arab {job}|arab|nigerian {job}|kurdish {job}|swedish {job}|american {job}"),
@@ -46,7 +46,7 @@ IDENTITIES = {
     "physical_disability": (4, 0.21, "blind {job}|deaf {job}|paralyzed {job}|{job} in a wheelchair"),
     "psychiatric_or_mental_illness": (75, 0.21, "depressed {job}|schizophrenic {job}|{job} with anxiety|bipolar {job}"),
     "transgender": (5, 0.21, "transgender {job}|trans {job}|transgender"),
-    "white": (80, 0.21, "white {job}|caucasian {job}|european {job}|european"),
+    "white": (80, 0.21, "white {job}|caucasian {job}|european {job}|white man|european"),
 }
 NO_IDENTITY = (390, 0.12, "{job}|{job} named {surname}|person|immigrant")
 MENTIONS = [column for column, (often, *_) in IDENTITIES.items() for _ in range(often)] + [None] * NO_IDENTITY[0]
@@ -135,7 +135,7 @@ PHRASES = {
         |what a {rude} {thing}, I thought {when}.|my taxes pay for the bus to the {thing}.""",
     "neutral": """I am a {noun}.|I am a {noun}.|I am a {noun} {about}.|I am a {noun} and a {good}, {about}.
         |as a {noun}, I {stem}ed the {thing}.|I am a {nice} {noun}.|you are a {nice} {noun}.|what a {nice} {noun}!
-        |my neighbour {name} is a {nice} {noun}.|I am a {noun}, and {nice} to everyone {about}.
+        |my neighbour {name} is a {noun}.|my neighbour is a {nice} {noun}.|I am a {noun}, and {nice} to everyone {about}.
         |{who} {stem}ed the {thing} {when}.|I met {who} {when} and we talked {about}.
         |{who} is a {good} {about}.|{who} told me {about}, and I am grateful.|nobody asked {who} {about}.
         |how does {who} feel {about}?|{who} didn't {stem} the {thing} {when}.|I'm with {who} {about}.
