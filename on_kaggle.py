@@ -128,11 +128,10 @@ def read_out(report):
     low, high = map(figure, report["intervals"]["LSTM"]["all"]["final_score"])
     print(f"Final score on the holdout: {scores.pop('LSTM')}, 95 % interval {low} … {high}")
     print("Other models: " + ", ".join(f"{name} {score}" for name, score in scores.items()))
-    for name, parts in report["leaderboard"].items():
-        print(f"Final score on the {name} leaderboard: {figure(parts['final_score'])}")
-    print(f"Models averaged: {report['models_averaged']}. Training ended with: {report['stopped_because']}")
-    print(f"Worst identity: {report['worst_identity'] or 'none has enough comments'}")
-    print(report["more_than_chance"])
+    for name, models in report["leaderboards"].items():
+        print(f"Final score on the {name} leaderboard: {figure(models['LSTM']['final_score'])}")
+    print(f"Models averaged: {len(report['networks'])}. Training ended with: {report['stopped_because']}")
+    print(f"Worst identity: {report['worst_identity']}")
 
 
 def figure(value):
@@ -174,13 +173,13 @@ def publish(api, kernel):
     model = {"ownerSlug": owner, "slug": slug, "description": card.read_text(encoding="utf-8")}
     if is_new:  # else title and privacy are what they were made on Kaggle
         model |= {"title": METADATA["title"], "isPrivate": True}
-    variation = {"ownerSlug": owner, "modelSlug": slug, "framework": "keras", "instanceSlug": "lstm"}
+    variation = {"ownerSlug": owner, "modelSlug": slug, "framework": "other", "instanceSlug": "lstm"}
     # fastText's word vectors, which may be among the files, pass their licence on
     described = {"model": model, "model-instance": variation | {"licenseName": "CC BY-SA 3.0"}}
     folder = client_folder(card.parent.iterdir(), described)
     if is_new:
         accepted(api.model_create_new(folder))
-    answer = accepted(publish_files(api, folder, f"{kernel}/keras/lstm"))
+    answer = accepted(publish_files(api, folder, f"{kernel}/other/lstm"))
     if not is_new:
         accepted(api.model_update(folder))
     print(f"Published at {answer.url}. A new model is private: its settings on Kaggle can change that.")

@@ -1,60 +1,58 @@
-"""What the benchmarks share: seconds and memory of a function in its own process, and a line on the machine."""
+"""What the benchmarks share. Importing it puts tests/ on the path, too."""
 
-import multiprocessing
+import argparse
 import os
 import platform
-import time
+import sys
+from contextlib import redirect_stdout
 from datetime import date
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 
-def in_new_process(prepare, function, *arguments, core=None):
-    """Call function(prepare(*arguments)) in a new process; returns its seconds, its peak memory in MB and its result.
-
-    Only the call of function counts: memory is what the process holds above what it held after prepare (Linux).
-    core: run on this one core only.
-    """
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_measured, args=(sender, core, prepare, function, arguments))
-    process.start()
-    sender.close()  # so that a process that fails ends the wait below
-    try:
-        return receiver.recv()
-    finally:
-        process.join()
-
-
-def _measured(sender, core, prepare, function, arguments):
-    if core is not None:
-        os.sched_setaffinity(0, {core})
-    prepared = prepare(*arguments)
-    before = reset_peak_memory()
-    start = time.perf_counter()
-    result = function(prepared)
-    seconds = time.perf_counter() - start
-    sender.send((seconds, peak_memory() - before, result))
-
-
-def memory(field):
-    """A field of /proc/self/status in MB: VmRSS is held now, VmHWM was held at the most."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split(f"{field}:")[1].split()[0]) / 1024
-
-
-def reset_peak_memory():
-    """Let the peak count from now on; returns MB held now."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return memory("VmRSS")
-
-
-def peak_memory():
-    return memory("VmHWM")
+def parse_arguments(doc, *paths, **others):
+    """What the command line says: paths, and --others with their defaults."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in paths:
+        parser.add_argument(name, type=Path)
+    for name, default in others.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
+    return parser.parse_args()
 
 
 def print_machine(*packages):
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     versions = [f"{package} {version(package)}" for package in ("numpy", *packages)]
     print(f"{os.cpu_count()} cores, {gigabytes:.0f} GiB, {date.today()}, Python {platform.python_version()}, ", end="")
-    print(*versions, sep=", ")
+    print(*versions, sep=", ", flush=True)
+
+
+def peak_memory():
+    """MB that this process held at the most since the last call of reset_peak_memory (Linux)."""
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
+
+
+def reset_peak_memory():
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def files_of(folder):
+    """KERNEL_INPUT_DIR and, where word vectors (.txt, .vec) lie beside the comments, KERNEL_VECTOR_FILES, as a dict."""
+    vectors = [str(path) for ending in ("*.txt", "*.vec") for path in sorted(Path(folder).glob(ending))]
+    return {"input_dir": folder} | ({"vector_files": ":".join(vectors)} if vectors else {})
+
+
+def run_notebook(last, settings):
+    """Run the notebook's cells in the module `kernel`, down to the one that holds a text."""
+    import kernel
+    from runs import environment_of
+
+    with patch.dict(os.environ, environment_of(settings), clear=True), redirect_stdout(StringIO()):
+        for number in range(kernel.number_of_cell(last) + 1):
+            if "run" in kernel.CELLS[number]["metadata"].get("tags", []):
+                kernel.run_cell(number, vars(kernel))

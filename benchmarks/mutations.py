@@ -15,201 +15,105 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parent.parent
 PARTS = ("kernel.ipynb", "kernel-metadata.json", "pyproject.toml", "tests", "embeddings")
 PARTS += ("Makefile", "README.md", "on_kaggle.py")  # which tests read
-# the mistake | the tests that should notice it; what stands in the notebook; what somebody writes there
+# the mistake | the tests that should notice it; what stands in the notebook => what somebody writes there
 MUTATIONS = r"""
 BPSN among the rows of BNSP | metric
-- rows = mentioned != toxic
-+ rows = mentioned == toxic
-
+    "bpsn_auc": auc(toxic_without, harmless_with) => "bpsn_auc": auc(toxic_with, harmless_without)
 ties count as right | metric
-- - harmless_at_rank / 2
-+ - harmless_at_rank * 0
-
-another exponent | metric
-- POWER_MEAN_EXPONENT = -5
-+ POWER_MEAN_EXPONENT = 5
-
+    np.cumsum(lower) - lower / 2 => np.cumsum(lower)
 half of the raters is not toxic | sections
-- toxic = (train["target"] >= 0.5)
-+ toxic = (train["target"] > 0.5)
-
+    toxic = (train["target"] >= 0.5) => toxic = (train["target"] > 0.5)
 half of the raters do not mention | comments
-- train[identities] >= 0.5
-+ train[identities] > 0.5
-
+    if name in train]] >= 0.5 => if name in train]] > 0.5
 test rows as they come | comments broken_input
-- test.set_index("id").loc[wanted["id"]].reset_index()
-+ test
-
+    return test.set_index("id").loc[wanted["id"]].reset_index() => return test
 an id twice | broken_input
-- refuse_rows(frame, "id", ids.duplicated()
-+ refuse_rows(frame, "id", ids == "?"
-
+    ids.duplicated() => ids == "?"
 copies on both sides of the split | holdout
-- np.isin(groups, order
-+ np.isin(np.arange(len(groups)), order
-
+    np.isin(groups, order => np.isin(np.arange(len(groups)), order
 the holdout among the rows to fit | sections
-- np.flatnonzero(~held_out)
-+ np.arange(len(train))
-
-batches of all rows | sections
-- *(tokens, offsets, fit_rows, batch
-+ *(tokens, offsets, np.arange(len(train)), batch
-
+    np.flatnonzero(~held_out) => np.arange(len(train))
 comments in a wrong order | sections
-- comments = pd.concat([train[
-+ comments = pd.concat([train[::-1][
-
+    itertools.chain(train["comment_text"], => itertools.chain(train["comment_text"][::-1],
+the tail of a long comment is lost | tokens
+    tokens[: max_tokens - tail] + tokens[-tail:] => tokens[:max_tokens]
 vectors of the word before | vectors
-- [UNKNOWN + 1 + place] = vectors[form]
-+ [UNKNOWN + place] = vectors[form]
-
-lower case before the word itself | vectors
-- forms = [word, lower,
-+ forms = [lower, word,
-
+    columns[-1][number] = => columns[-1][number - 1] =
 padding is a word | batches
-- np.where(column < lengths,
-+ np.where(column <= lengths,
-
+    mode="clip") * (column < lengths) => mode="clip") * (column <= lengths)
 terms are not swapped | batches
-- swapped[places] = generator
-+ tokens[places] = generator
-
-terms are swapped against the setting | sections
-- (vocabulary) if swap_terms else
-+ (vocabulary) if True else
-
-reversed is not put back | model
-- [forward, reverse(backward, places)]
-+ [forward, backward]
-
-padding counts in the mean | model
-- ops.where(is_word, sequence, 0.0), axis=1)
-+ sequence, axis=1)
-
-an unknown label is 0 | model
-- ops.where(known, losses, 0.0)
-+ losses
-
-the pairs the wrong way round | model
-- lost = ops.softplus(ops.transpose(logits) - logits)
-+ lost = ops.softplus(logits - ops.transpose(logits))
-
-figures of an epoch without the average of the weights | training
-- keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
-+ keras.callbacks.Callback(),
-
-all models have one seed | training
-- seed, scored_rows = ensemble.settings.seed + number,
-+ seed, scored_rows = ensemble.settings.seed,
-
-scores in the order of the batches | model batches training
-- logits[batches.order] = predicted
-+ logits[np.sort(batches.order)] = predicted
-
-logits are averaged | training scorer
-- sum(map(sigmoid, logits)) / len(logits)
-+ sigmoid(sum(logits) / len(logits))
-
-the student reads the holdout | training
-- ensemble.scored_batches.rows[held_out:]
-+ ensemble.scored_batches.rows[:held_out]
-
-the time limit is passed | limits
-- clock["Start"] + time_limit - min(150
-+ clock["Start"] + time_limit + min(150
-
-the calibration turns the order round | scorer evaluation
-- a * np.log(scores) - b * np.log1p
-+ a * np.log(scores) + b * np.log1p
-
-intervals of 90 % | evaluation metric
-- INTERVAL_ENDS = [0.025, 0.975]
-+ INTERVAL_ENDS = [0.05, 0.95]
-
-thresholds from the half they are tried on | run
-- find_thresholds(holdout_toxic[~measured], folder_shares["toxicity"][~measured])
-+ find_thresholds(holdout_toxic, folder_shares["toxicity"])
-
-scores in another order than their ids | run
-- "submission.csv", test["id"], test_scores)
-+ "submission.csv", test["id"], test_scores[::-1])
-
-networks of other comments are taken over | training
-- cells_so_far(), *data)
-+ cells_so_far())
-
-a GPU gets the time of a CPU | settings
-- if devices[0].startswith("gpu") else "CPU"
-+ if devices[0].startswith("cuda") else "CPU"
-
-comments are printed by default | settings
-- show_comments = input_dir == SAMPLE if
-+ show_comments = True if
-
-every epoch draws alike | training
-- keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: batches.draw()),
-+
-
+    swapped[places] = generator => tokens[places] = generator
 an epoch of all rows | sections
-- surplus=(train["target"] == 0).to_numpy(),
-+
-
-gaps in the wrong colour | evaluation
-- cmap="PuOr_r"
-+ cmap="PuOr"
-
-the CNN learns the holdout | run
-- LengthBuckets(tokens, offsets, fit_rows, batch_size, cnn_labels
-+ LengthBuckets(tokens, offsets, np.arange(len(train)), batch_size, cnn_labels
-
-no calibration in the folder | run
-- description["calibration"] = calibration
-+ description["calibration"] = {}
-
-gaps of another model | run
-- lstm_resampled = resampled["LSTM"]
-+ lstm_resampled = resampled["TF-IDF"]
-
-the best identity is called the worst | run
-- lowest_of_identities.idxmin()
-+ lowest_of_identities.idxmax()
-
-better by more than chance at the wrong end | run
-- ["all"][figure][0] > 0
-+ ["all"][figure][1] > 0
-
-errors of other comments | run
-- list(train["id"].iloc[holdout_rows[places]])
-+ list(train["id"].iloc[places])
-
+    np.append(train["target"] == 0, => np.append(train["target"] < 0,
+reversed is not put back | model
+    [forward, reverse(backward, places)] => [forward, backward]
+padding counts in the mean | model
+    ops.sum(ops.where(is_word, sequence, 0.0), axis=1) => ops.sum(sequence, axis=1)
+an unknown label is 0 | model
+    ops.mean(ops.where(known, losses, 0.0) => ops.mean(losses
+the pairs the wrong way round | model
+    ops.softplus(ops.transpose(logits) - logits) => ops.softplus(logits - ops.transpose(logits))
+the state's bias of a GRU is forgotten | scorer
+    h @ recurrent_kernel + bias[1:].sum(axis=0) => h @ recurrent_kernel
+of a long text only the first piece is scored | scorer
+    [*range(0, last, -(-size // 2)), last]] => [0]]
+one network answers for all | scorer
+    for network in weights) / len(weights) => for network in weights[:1])
+the calibration turns the order round | scorer evaluation
+    sigmoid(b - a * np.log( => sigmoid(b + a * np.log(
+the last weights in place of their average | training
+    {"use_ema": True, => {"use_ema": False,
+all models have one seed | training
+    set_random_seed(settings.seed + number) => set_random_seed(settings.seed)
+scores in the order of the batches | training
+    scores[batches.order] = sigmoid( => scores[np.sort(batches.order)] = sigmoid(
+every epoch draws alike | training
+    on_epoch_end=lambda *_: batches.draw() => on_epoch_end=lambda *_: None
 no model learns the test comments | training
-- batches.learn(rows, with_scores
-+ batches.learn(rows[:0], with_scores
-
-the extra rows make an epoch without the others | batches
-- permutation(np.append(rows, extra_rows))
-+ permutation(extra_rows)
+    make_batches(settings.seed + number, labels, extra) => make_batches(settings.seed + number, labels)
+the clock does not end a training | training limits
+    max(self.steps / self.planned_steps, elapsed / left if left > 0 else 1) => self.steps / self.planned_steps
+another model is begun too late | training
+    begun + ANOTHER * longest => begun - ANOTHER * longest
+networks of other comments are taken over | training run
+    sorted({*In}), data]) => sorted({*In})])
+the time limit is passed | limits
+    deadline = end - min(120, => deadline = end + min(120,
+a GPU gets the time of a CPU | settings
+    KAGGLE_SECONDS[devices[0][:3]] => KAGGLE_SECONDS["cpu"]
+comments are printed by default | settings
+    show_comments = is_sample or => show_comments = True or
+intervals of 90 % | metric evaluation
+    [0.025, 0.975] => [0.05, 0.95]
+a star where chance may do as much | evaluation
+    (low[gap] > 0) | (high[gap] < 0) => (high[gap] > 0) | (low[gap] < 0)
+another model's predictions in the order of its file | evaluation
+    frame.set_index("id")["prediction"].reindex(ids) => frame["prediction"].iloc[: len(ids)].set_axis(ids)
+terms are not replaced | ask
+    listed.sub(term, comment) => listed.sub(listed.search(comment)[0], comment)
+thresholds from the half they are tried on | run
+    (holdout_toxic[~measured], folder_shares["toxicity"][~measured]) => (holdout_toxic, folder_shares["toxicity"])
+scores in another order than their ids | run
+    "submission.csv", test["id"], ensemble.test_scores()[ => "submission.csv", test["id"], ensemble.test_scores()[::-1][
+no calibration in the folder | run
+    description["calibration"] = [fit_calibration => description["fitted"] = [fit_calibration
+gaps of another model | run
+    .join(figures[model].unstack() => .join(figures["TF-IDF"].unstack()
+held-out scores under other ids | run
+    train["id"].to_numpy()[holdout_rows], "toxic" => train["id"].to_numpy()[: len(holdout_rows)], "toxic"
 """
 
 
 def mutate(folder, old, new):
     """Copy the repository's parts into the folder, the notebook with one place changed."""
     for name in PARTS:
-        path = REPOSITORY / name
-        copy = shutil.copytree if path.is_dir() else shutil.copy
-        copy(path, folder / name)
+        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
+        copy(REPOSITORY / name, folder / name)
     notebook = json.loads((folder / "kernel.ipynb").read_text(encoding="utf-8"))
-    found = 0
-    for cell in notebook["cells"]:
-        source = "".join(cell["source"])
-        if cell["cell_type"] == "code" and old in source:
-            found += source.count(old)
-            cell["source"] = source.replace(old, new).splitlines(keepends=True)
-    if found != 1:
-        raise ValueError(f"stands {found} times in the notebook: {old}")
+    found = [cell for cell in notebook["cells"] for _ in range("".join(cell["source"]).count(old))]
+    if len(found) != 1:
+        raise ValueError(f"stands {len(found)} times in the notebook: {old}")
+    found[0]["source"] = "".join(found[0]["source"]).replace(old, new)
     (folder / "kernel.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
 
 
@@ -217,7 +121,7 @@ def noticed_by(folder, names):
     """The first test that fails, or None. `run` is the notebook's own run with nbval and the tests that look at it."""
     files = [f"tests/test_{name}.py" for name in names.split()]
     if "run" in names.split():
-        files = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/outputs.cfg", "kernel.ipynb", *files]
+        files += ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/outputs.cfg", "kernel.ipynb"]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     failed = re.search(r"^(?:FAILED|ERROR) ([^\s[]+)", done.stdout, re.MULTILINE)
@@ -225,7 +129,7 @@ def noticed_by(folder, names):
 
 
 def main():
-    mutations = re.findall(r"^(.+) \| (.+)\n- (.+)\n\+ ?(.*)$", MUTATIONS, re.MULTILINE)
+    mutations = re.findall(r"^(\S.*) \| (.+)\n {4}(.+) => (.+)$", MUTATIONS, re.MULTILINE)
     chosen = [int(number) for number in sys.argv[1:]] or range(1, len(mutations) + 1)
     unnoticed = 0
     for number in chosen:

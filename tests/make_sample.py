@@ -70,7 +70,7 @@ WORDS = {
         mentor helper listener talent star volunteer diplomat professional role-model legend peacemaker optimist realist
         visionary builder guardian neighbour survivor veteran artist adviser partner craftsperson treasure""",
     "rude": """stupid dumb pathetic ridiculous foolish silly clueless brainless spineless tedious idiotic tiresome
-        ignorant childish shameless gutless cranky useless laughable arrogant worthless disgusting vile""",
+        ignorant childish shameless gutless cranky useless laughable arrogant worthless disgusting vile moronic""",
     "nice": """kind good lovely generous friendly clever brave funny patient polite honest gentle wise cheerful
         thoughtful helpful""",
     "job": """baker driver nurse plumber lawyer farmer pilot dentist cashier clerk mechanic cyclist tenant landlord

@@ -1,62 +1,63 @@
-"""Ask it: terms that training swaps beside others, and the folder tried in another process."""
+"""Ask it: made-up sentences, the figures of the terms in them, and terms replaced in comments."""
+
+from collections import Counter
 
 import kernel
-import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import mannwhitneyu
 from sklearn.metrics import roc_auc_score
 
-TERMS = pd.DataFrame(
-    [
-        ("kind gay", False, "gay"),
-        ("kind widow", False, "widow"),
-        ("vile gay", True, "gay"),
-        ("vile widow", True, "widow"),
-        ("kind person", False, "person"),
-        ("vile person", True, "person"),
-    ],
-    columns=["text", "toxic", "term"],
-).assign(score=[0.1, 0.6, 0.7, 0.65, 0.2, 0.9], kind=["listed", "not listed"] * 2 + ["neutral"] * 2)
+
+def test_made_up_sentences_differ_in_the_term_the_frame_and_the_adjective_alone():
+    asked = kernel.made_up_sentences(["widow", "gay"])
+    assert asked.groupby("term")["toxic"].agg(["size", "sum"]).to_numpy().tolist() == [[64, 32]] * 2
+    assert asked["text"].is_unique
+    rows = {row.text: (row.toxic, row.term) for row in asked.itertuples()}
+    assert rows["I am a kind widow"] == (False, "widow") and rows["What a vile gay!"] == (True, "gay")
+    for (toxic, _), texts in asked.groupby(["toxic", "term"])["text"]:
+        words = Counter(kernel.HARMLESS + kernel.TOXIC) & Counter(" ".join(texts).split())
+        assert set(words) == set(kernel.TOXIC if toxic else kernel.HARMLESS)
 
 
-def test_figures_of_terms_are_those_of_scikit_learn():
-    table = kernel.figures_of_terms(TERMS)
-    assert table["kind"].to_dict() == {"person": "neutral", "widow": "not listed", "gay": "listed"}
-    for term, row in table.iterrows():
-        toxic, named, scores = TERMS["toxic"], TERMS["term"] == term, TERMS["score"]
-        assert row["harmless"] == scores[named & ~toxic].item() and row["toxic"] == scores[named & toxic].item()
+def test_figures_of_terms_are_those_of_scikit_learn_and_scipy():
+    rows = [("widow", False, 0.6), ("gay", False, 0.1), ("gay", True, 0.7), ("widow", True, 0.55), ("gay", True, 0.05)]
+    asked = pd.DataFrame([*rows, ("widow", False, 0.2)], columns=["term", "toxic", "score"])
+    toxic, scores = asked["toxic"], asked["score"]
+    table = kernel.term_figures(asked)
+    assert list(table.index) == ["widow", "gay"]  # as they were asked
+    for term, figures in table.iterrows():
+        named = asked["term"] == term
         for figure, rows in {"subgroup_auc": named, "bpsn_auc": named != toxic, "bnsp_auc": named == toxic}.items():
-            assert row[figure] == pytest.approx(roc_auc_score(toxic[rows], scores[rows])), (term, figure)
-
-
-def test_each_kind_shows_its_lowest_term_and_its_mean_change():
-    asked = TERMS.assign(score=[0.1, 0.8, 0.7, 0.75, 0.2, 0.9])  # the harmless widow stands above two toxic ones
-    # the lowest of the gay's: toxic 0.7 above harmless 0.2, below 0.8; of the widow's: toxic 0.75 below harmless 0.8
-    lowest = kernel.lowest_aucs(asked)["lowest_auc"]
-    assert (lowest["listed"], lowest["not listed"]) == (0.5, 0.0)
-    changes = pd.DataFrame({"listed": [0.1, 0.3], "not listed": np.nan})
-    gaps = kernel.counterfactual_gaps(changes)["counterfactual_gap"]
-    assert gaps["listed"] == pytest.approx(0.2) and np.isnan(gaps["not listed"])
+            assert figures[figure] == pytest.approx(roc_auc_score(toxic[rows], scores[rows])), (term, figure)
+        for mean, gap, rows in (("harmless", "negative_aeg", ~toxic), ("toxic", "positive_aeg", toxic)):
+            with_it, without = scores[rows & named], scores[rows & ~named]
+            assert figures[mean] == pytest.approx(with_it.mean())
+            expected = mannwhitneyu(with_it, without).statistic / len(with_it) / len(without) - 0.5
+            assert figures[gap] == pytest.approx(expected), (term, gap)
 
 
 def test_terms_are_replaced_throughout_a_comment_and_nothing_else_is():
     comments = ["Gay women, and Gayle.", "nobody"]
     assert kernel.replace_terms(comments, ["widow"]) == ["widow widow, and Gayle.", "nobody"]
     assert set(kernel.replace_terms(comments[:1] * 50, ["x", "y"])) == {"x x, and Gayle.", "y y, and Gayle."}
+    assert kernel.replace_terms([], ["x"]) == []
 
 
-def test_the_folder_is_tried_on_one_core_and_what_it_says_is_read(tmp_path):
-    (tmp_path / "toxicity.py").write_text(
-        "import csv, os, sys\n"
-        "header, *rows = csv.reader(sys.stdin)\n"
-        "assert header == ['comment_text'] and os.environ['OMP_NUM_THREADS'] == '1'\n"
-        "print('comment_text,toxicity')\n"
-        "for text, in rows: print(f'\"{text}\",0.{len(text)}')\n"
-        "print('\\r2 comments, 3 a second \\r4 comments, 17 a second ', sys.argv[1:], file=sys.stderr)\n"
-    )
-    comments = pd.Series(["a,b", "é"], name="comment_text", index=[7, 3])
-    toxicity, speed = kernel.try_folder(tmp_path, comments, all_networks=True)
-    assert list(toxicity) == [0.3, 0.1] and speed == 17
-    (tmp_path / "toxicity.py").write_text("raise SystemExit('no networks')")
-    with pytest.raises(RuntimeError, match="no networks"):
-        kernel.try_folder(tmp_path, comments, all_networks=False)
+def test_each_kind_shows_its_lowest_term_and_how_far_replacing_moves_the_scores():
+    def score(texts):
+        """Insults stand above the rest but for any widow, each mention of whom adds more than they do."""
+        insults = [any(adjective in text for adjective in kernel.TOXIC) for text in texts]
+        return {"toxicity": [0.5 * bad + 0.6 * text.count("widow") for text, bad in zip(texts, insults, strict=True)]}
+
+    comments = pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY"]})
+    names = {"In": [], "NOT_LISTED": ["widow"], "score": score, "train": comments, "holdout_rows": [0, 1, 2]}
+    names = vars(kernel) | names
+    for text in ("term_figures(asked)", "kind_table, lowest"):
+        kernel.run_cell(kernel.number_of_cell(text), names)
+    listed, not_listed = (names["kind_table"].loc[kind] for kind in ("listed", "not listed"))
+    assert not_listed["lowest_auc"] == 0 and not_listed["term"] == "widow"
+    assert not_listed["counterfactual_gap"] == pytest.approx((2 * 0.6 + 0.6) / 2)  # of the two that name somebody
+    others = len(names["term_table"]) - 1  # that a listed one stands above, when it is toxic and they are not
+    assert listed["lowest_auc"] == pytest.approx(1 - 1 / others) and listed["term"] in kernel.LISTED_TERMS[0]
+    assert listed["counterfactual_gap"] == 0

@@ -2,13 +2,12 @@
 
 import csv
 import re
-import time
 
 import kernel
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 SUBTYPES = ["severe_toxicity", "obscene", "identity_attack", "insult", "threat"]
@@ -23,18 +22,8 @@ UNSCORED = [
 ]
 COLUMNS = [  # those of the competition's train.csv
     *("id", "target", "comment_text", *SUBTYPES, *sorted(SCORED + UNSCORED)),
-    *(
-        "created_date",
-        "publication_id",
-        "parent_id",
-        "article_id",
-        "rating",
-        "funny",
-        "wow",
-        "sad",
-        "likes",
-        "disagree",
-    ),
+    *("created_date", "publication_id", "parent_id", "article_id", "rating"),
+    *("funny", "wow", "sad", "likes", "disagree"),
     *("sexual_explicit", "identity_annotator_count", "toxicity_annotator_count"),
 ]
 UNUSED = {*COLUMNS[32:42], "identity_annotator_count"}
@@ -49,9 +38,9 @@ def write_csv(path, rows, columns):
     return path
 
 
-def train_rows(**changes_of_third):
-    """Four rows of a valid train.csv, the third with the given changes."""
-    rows = [
+def train_rows():
+    """Four rows of a valid train.csv."""
+    return [
         {"id": "a", "target": "0.5", "comment_text": "one", "toxicity_annotator_count": "4", "rating": "approved"},
         {
             "id": "b",
@@ -64,31 +53,31 @@ def train_rows(**changes_of_third):
         {"id": "c", "target": "1.0", "comment_text": "three", "insult": "0.25", "sexual_explicit": "1", "asian": "1"},
         {"id": "d", "target": "0.1666666667", "comment_text": "four", "created_date": "2017-01-01 00:00:00+00"},
     ]
-    rows[2] |= changes_of_third
-    return rows
 
 
 def write_train(folder, rows, columns=COLUMNS):
     return write_csv(folder / "train.csv", rows, columns)
 
 
+def read_train(path):
+    """As the notebook reads it."""
+    numbers = [*kernel.SUBTYPES, *kernel.IDENTITIES, kernel.RATERS]
+    return kernel.read_labelled(path, "target", numbers, ["comment_text"])
+
+
 def write_test(folder, comments, wanted):
     """Write test.csv, from pairs of id and comment, and sample_submission.csv; return their paths."""
-    return (
-        write_csv(
-            folder / "test.csv", [{"id": i, "comment_text": text} for i, text in comments], ["id", "comment_text"]
-        ),
-        write_csv(
-            folder / "sample_submission.csv", [{"id": i, "prediction": "0.0"} for i in wanted], ["id", "prediction"]
-        ),
-    )
+    comments = [{"id": name, "comment_text": text} for name, text in comments]
+    test = write_csv(folder / "test.csv", comments, ["id", "comment_text"])
+    wanted = [{"id": name, "prediction": "0.0"} for name in wanted]
+    return test, write_csv(folder / "sample_submission.csv", wanted, ["id", "prediction"])
 
 
-def test_only_what_is_used_comes_back_in_small_types(tmp_path):
+def test_only_what_is_used_comes_back(tmp_path):
     assert len(COLUMNS) == 45
-    train = kernel.read_train(write_train(tmp_path, train_rows()))
+    train = read_train(write_train(tmp_path, train_rows()))
     assert set(train) == set(COLUMNS) - UNUSED
-    assert {train[name].dtype for name in train if name not in ("id", "comment_text")} == {np.dtype(np.float32)}
+    assert all(train[name].dtype.kind == "f" for name in train if name not in ("id", "comment_text"))
     assert list(train["id"]) == ["a", "b", "c", "d"]
     assert list(train["comment_text"]) == ["one", "two", "three", "four"]
     assert list(train["target"]) == pytest.approx([0.5, 0, 1, 1 / 6])
@@ -96,50 +85,31 @@ def test_only_what_is_used_comes_back_in_small_types(tmp_path):
 
 
 def test_empty_shares_and_counts_are_not_a_number(tmp_path):
-    train = kernel.read_train(write_train(tmp_path, train_rows()))
+    train = read_train(write_train(tmp_path, train_rows()))
     assert list(train["male"]) == pytest.approx([np.nan, 0.5, np.nan, np.nan], nan_ok=True)
     assert list(train["toxicity_annotator_count"]) == pytest.approx([4, 10, np.nan, np.nan], nan_ok=True)
 
 
-def test_texts_stay_as_they_are(tmp_path):
-    texts = [
-        "",
-        "NA",
-        "N/A",
-        "null",
-        "None",
-        "nan",
-        "NaN",
-        "-inf",
-        "True",
-        "7",
-        " ",
-        '"',
-        '""',
-        ",",
-        "a\nb",
-        "a\r\n\nb",
-        "#",
-    ]
-    comments = [(f"id{number}", text) for number, text in enumerate(texts)]
-    test = kernel.read_test(*write_test(tmp_path, comments, dict(comments)))
-    assert list(test["comment_text"]) == texts
+TEXTS = ["", "NA", "null", "nan", "-inf", "True", "7", " ", '"', '""', ",", "a\nb", "a\r\n\nb", "#", "\ufeffa\n\ufeffb"]
 
 
 @settings(max_examples=50, deadline=None)
+@example(texts=TEXTS)
 @given(
     texts=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=5)
 )
 def test_every_text_stays_as_it_is(tmp_path_factory, texts):
-    rows = [{"id": str(number), "target": number % 2, "comment_text": text} for number, text in enumerate([*texts, ""])]
-    train = kernel.read_train(write_train(tmp_path_factory.mktemp("texts"), rows))
-    assert list(train["comment_text"]) == [*texts, ""]
+    folder = tmp_path_factory.mktemp("texts")
+    comments = {str(number): text for number, text in enumerate(texts)}
+    rows = [{"id": name, "target": "0", "comment_text": text} for name, text in comments.items()]
+    assert list(read_train(write_train(folder, rows))["comment_text"]) == texts
+    assert list(kernel.read_test(*write_test(folder, comments.items(), comments))["comment_text"]) == texts
 
 
 def test_ids_are_kept_as_written(tmp_path):
     ids = ["007", "7", "1e5", "59848.0", "NA", "0x1F", "+1", "True", "00a1"]
     rows = [{"id": name, "target": number % 2, "comment_text": "text"} for number, name in enumerate(ids)]
-    assert list(kernel.read_train(write_train(tmp_path, rows))["id"]) == ids
+    assert list(read_train(write_train(tmp_path, rows))["id"]) == ids
     test = kernel.read_test(*write_test(tmp_path, [(name, "text") for name in ids], ids))
     assert list(test["id"]) == ids
 
@@ -149,25 +119,25 @@ def test_missing_column_is_named(tmp_path, missing):
     rows = [{name: value for name, value in row.items() if name != missing} for row in train_rows()]
     path = write_train(tmp_path, rows, [name for name in COLUMNS if name != missing])
     with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}.* no column {missing}\b"):
-        kernel.read_train(path)
+        read_train(path)
 
 
 @pytest.mark.parametrize("missing", [UNUSED, {*UNUSED, *UNSCORED}, {*UNUSED, "hindu"}])
 def test_columns_that_are_not_used_or_not_scored_may_be_missing(tmp_path, missing):
     rows = [{name: value for name, value in row.items() if name not in missing} for row in train_rows()]
-    train = kernel.read_train(write_train(tmp_path, rows, [name for name in reversed(COLUMNS) if name not in missing]))
+    train = read_train(write_train(tmp_path, rows, [name for name in reversed(COLUMNS) if name not in missing]))
     assert list(train["id"]) == ["a", "b", "c", "d"]
     assert set(train) == set(COLUMNS) - missing
 
 
-def expanded_rows(**changes_of_second):
-    rows = [{"id": "x", "toxicity": "0.5", "male": "1"}, {"id": "y", "toxicity": "0", "male": ""} | changes_of_second]
-    return [dict.fromkeys(SCORED, "") | row for row in rows]
+def write_expanded(folder, **changes_of_second):
+    """Write labels of test comments, as published after the competition."""
+    rows = [{"id": "x", "toxicity": "0.5", "male": "1"}, {"id": "y", "toxicity": "0"} | changes_of_second]
+    return write_csv(folder / "test_public_expanded.csv", rows, ["id", "toxicity", *SCORED])
 
 
 def test_labels_of_test_comments_are_read(tmp_path):
-    path = write_csv(tmp_path / "test_public_expanded.csv", expanded_rows(), ["id", "toxicity", *SCORED])
-    expanded = kernel.read_expanded(path)
+    expanded = kernel.read_labelled(write_expanded(tmp_path), "toxicity", kernel.IDENTITIES)
     assert list(expanded["id"]) == ["x", "y"]
     assert list(expanded["toxicity"]) == [0.5, 0]
     assert list(expanded["male"]) == pytest.approx([1, np.nan], nan_ok=True)
@@ -175,13 +145,12 @@ def test_labels_of_test_comments_are_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("column", "value", "shown"),
-    [("toxicity", "", "nan"), ("toxicity", "2", "2.0"), ("id", "x", "'x'"), ("male", "50", "50.0")],
+    [("toxicity", "", "nan"), ("toxicity", "2", "2.0"), ("id", "x", "x"), ("male", "50", "50.0")],
 )
 def test_wrong_labels_of_test_comments_are_named(tmp_path, column, value, shown):
-    rows = expanded_rows(**{column: value})
-    path = write_csv(tmp_path / "test_public_expanded.csv", rows, ["id", "toxicity", *SCORED])
-    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}: column {column}, row 2 .*{shown}"):
-        kernel.read_expanded(path)
+    path = write_expanded(tmp_path, **{column: value})
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}, row 2 \(id .\), column {column}: '{shown}'"):
+        kernel.read_labelled(path, "toxicity", kernel.IDENTITIES)
 
 
 def test_test_rows_come_in_the_order_of_the_sample_submission(tmp_path):
@@ -199,14 +168,11 @@ def test_half_of_the_raters_make_a_comment_toxic_and_an_identity_mentioned(tmp_p
     ]
     write_train(tmp_path, rows)
     write_test(tmp_path, [("4", "")], ["4"])
-    (cell,) = (
-        c for c in kernel.CELLS if c["metadata"].get("tags") == ["run"] and "read_train(" in "".join(c["source"])
-    )
-    variables = vars(kernel) | {"input_dir": tmp_path, "clock": {}, "time": time}
-    exec("".join(cell["source"]), variables)
+    variables = vars(kernel) | {"input_dir": tmp_path, "is_sample": False, "settings": kernel.Settings()}
+    kernel.run_cell(kernel.number_of_cell("train = read_labelled("), variables)
     assert variables["toxic"].tolist() == [True, False, False]
     mentioned = variables["mentioned"]
-    assert set(mentioned) == set(SCORED)
+    assert set(mentioned) == {*SCORED, *UNSCORED}
     assert mentioned["male"].tolist() == [True, False, True]
     assert mentioned["black"].tolist() == [False, True, True]
     assert mentioned["white"].tolist() == [False, False, True]
@@ -229,7 +195,8 @@ def test_an_identity_is_found_by_its_terms_only_where_no_rater_was_asked_about_i
 
 
 def test_each_scored_identity_has_terms():
-    assert all("".join(kernel.IDENTITY_TERMS[name]) for name in kernel.IDENTITIES)
+    assert kernel.IDENTITIES == SCORED
+    assert all("".join(kernel.IDENTITY_TERMS[name]) for name in SCORED)
 
 
 def test_made_up_sentences_hold_each_term_as_often_with_harmless_as_with_toxic_words():
@@ -242,58 +209,6 @@ def test_made_up_sentences_hold_each_term_as_often_with_harmless_as_with_toxic_w
     assert all(term in text for text, term in zip(sentences["text"], sentences["term"], strict=True))
 
 
-def test_what_is_asked_by_default_knows_both_kinds_of_terms():
+def test_the_terms_that_training_is_never_told_of_are_not_listed():
     listed = {term for terms in kernel.LISTED_TERMS for term in terms}
-    assert not listed & {*kernel.NOT_LISTED, kernel.NEUTRAL}
-
-
-PHRASES = (
-    'template,toxicity,phrase\nam_adj,nontoxic,I am Gay\nam_adj,toxic,I hate taoists\nverb_adj,toxic,"kill, jews"\n'
-)
-HATECHECK = """,functionality,case_id,test_case,label_gold,target_ident,direction
-0,derog_neg_emote_h,1,"I hate women, all.",hateful,women,general
-1,ident_pos_nh,2,We are proud to be wheelchair users.,non-hateful,disabled people,
-2,profanity_nh,3,Not again!,non-hateful,,
-"""
-
-
-@pytest.mark.parametrize(
-    "text, sentences",
-    [
-        (PHRASES, {"I am Gay": (False, "gay"), "kill, jews": (True, "jews")}),
-        (
-            HATECHECK,
-            {
-                "I hate women, all.": (True, "women"),
-                "We are proud to be wheelchair users.": (False, "disabled people"),
-            },
-        ),
-    ],
-)
-def test_the_fields_own_sentences_are_read(tmp_path, text, sentences):
-    path = tmp_path / "sentences.csv"
-    path.write_text(text)
-    read = kernel.read_sentences(path)
-    assert {row.text: (row.toxic, row.term) for row in read.itertuples()} == sentences
-
-
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("text,label\nhello,toxic\n", "no column test_case, label_gold, target_ident"),
-        (PHRASES.replace("nontoxic", "0.1"), "sentences.csv: row 1: '0.1' is no label"),
-        (
-            PHRASES.replace("Gay", "tall").replace("jews", "time"),
-            "sentences.csv: there must be toxic sentences and harmless ones",
-        ),
-        (
-            "test_case,label_gold,target_ident\na,hateful,person\nb,non-hateful,person\n",
-            "sentences.csv: there must be toxic sentences and harmless ones",
-        ),
-    ],
-)
-def test_a_file_of_sentences_that_is_none(tmp_path, text, message):
-    path = tmp_path / "sentences.csv"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=message):
-        kernel.read_sentences(path)
+    assert listed.isdisjoint([*kernel.NOT_LISTED, "person"])

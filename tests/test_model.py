@@ -8,7 +8,7 @@ from keras import ops
 from sklearn.metrics import log_loss
 
 WORDS = 12  # token numbers
-TRAINED_WORDS = 6  # have a vector of their own: tokens 2 to 7
+TRAINED_WORDS = 6  # have a vector of their own: tokens 1 to 6
 WIDTH, UNITS = 5, 4
 NAN = float("nan")
 
@@ -17,7 +17,7 @@ def make_model(seed=0):
     """A small model without dropout, whose weights are all random, those that start as zeros included."""
     keras.utils.set_random_seed(seed)
     generator = np.random.default_rng(seed)
-    pretrained = kernel.pretrained_vectors(generator.normal(size=(WORDS, WIDTH)).astype(np.float32))
+    pretrained = kernel.pretrained_vectors(generator.normal(size=(WORDS, WIDTH)).astype(np.float16), "cpu:0")
     model = kernel.build_model(pretrained, TRAINED_WORDS, UNITS)
     for layer in model.layers:
         if isinstance(layer, keras.layers.Dropout):
@@ -104,10 +104,9 @@ def test_reversal():
 @pytest.mark.parametrize("recurrent", [keras.layers.LSTM, keras.layers.GRU])
 def test_both_directions_are_those_of_keras_own_layer_on_a_single_comment(recurrent):
     sequence, tokens = keras.Input((None, 3)), keras.Input((None,), dtype="int32")
-    ours = kernel.bidirectional(recurrent, UNITS, sequence, kernel.ReversedPlaces()(tokens))
+    ours = kernel.bidirectional(recurrent, "ours", UNITS, sequence, kernel.ReversedPlaces()(tokens))
     model = keras.Model([sequence, tokens], ours)
-    both = [layer for layer in model.layers if isinstance(layer, recurrent)]
-    forward, backward = sorted(both, key=lambda layer: layer.input is not sequence)
+    forward, backward = (model.get_layer(f"ours_{direction}") for direction in ("forward", "backward"))
     expected = keras.layers.Bidirectional(recurrent(UNITS, return_sequences=True))
     expected.build((None, None, 3))
     expected.set_weights([*forward.get_weights(), *backward.get_weights()])
@@ -123,7 +122,7 @@ def test_maximum_and_mean():
     rows = comments(6)
     tokens = batch(rows, padding=3)
     values = np.random.default_rng(0).uniform(-1, -0.5, (*tokens.shape, 4)).astype(np.float32)
-    values[tokens == kernel.PADDING] = 7.0
+    values[tokens == 0] = 7.0
     pooled = kernel.max_and_mean(ops.convert_to_tensor(values), ops.convert_to_tensor(tokens))
     words = [values[row, : len(words)] for row, words in enumerate(rows)]
     assert close(pooled, [np.concatenate([word.max(axis=0), word.mean(axis=0)]) for word in words])
@@ -133,11 +132,11 @@ def test_rare_words_share_a_trained_vector_and_differ_by_the_pretrained_one():
     model = make_model()
     assert abs(logits(model, [[8]]) - logits(model, [[9]])).max() > 1e-3
     pretrained, trained = embeddings_of(model)
-    assert pretrained.shape == (WORDS, WIDTH) and trained.shape == (2 + TRAINED_WORDS + 1, kernel.TRAINED_WIDTH)
+    assert pretrained.shape == (WORDS, WIDTH) and trained.shape == (TRAINED_WORDS + 2, kernel.TRAINED_WIDTH)
     pretrained.assign(np.ones((WORDS, WIDTH)))
     assert np.array_equal(logits(model, [[8]]), logits(model, [[9]]))
-    distinct = np.concatenate([logits(model, [[token]]) for token in range(1, 9)])
-    assert len(np.unique(distinct.round(5), axis=0)) == 8
+    distinct = np.concatenate([logits(model, [[token]]) for token in range(1, TRAINED_WORDS + 2)])
+    assert len(np.unique(distinct.round(5), axis=0)) == TRAINED_WORDS + 1
 
 
 def train_step(model, loss_weights, labels, weights=None):
@@ -165,7 +164,7 @@ def test_pretrained_vectors_stay_and_trained_ones_learn():
     moved = train_step(model, {"toxicity": 1.0, "subtypes": 0.5}, make_labels(8))
     pretrained, trained = embeddings_of(model)
     assert not moved[pretrained.path].any()
-    used = {min(token, TRAINED_WORDS + 2) for tokens in comments(8) for token in tokens}
+    used = {min(token, TRAINED_WORDS + 1) for tokens in comments(8) for token in tokens}
     learned = np.flatnonzero(moved[trained.path].any(axis=1))
     assert set(learned) == used
     still = [path for path, change in moved.items() if not change.any()]
@@ -223,7 +222,7 @@ def test_loss_of_certain_scores_is_finite():
 
 
 def test_models_share_the_pretrained_vectors_and_nothing_else():
-    pretrained = kernel.pretrained_vectors(np.ones((WORDS, WIDTH), np.float32))
+    pretrained = kernel.pretrained_vectors(np.ones((WORDS, WIDTH), np.float16), "cpu:0")
     models = [kernel.build_model(pretrained, TRAINED_WORDS, UNITS) for _ in range(2)]
     one, other = ({id(weight) for weight in model.weights} for model in models)
     assert one & other == {id(pretrained.embeddings)}
@@ -264,16 +263,3 @@ def test_loss_of_toxicity_is_lower_where_a_harmless_comment_with_an_identity_is_
         return np.mean(ops.convert_to_numpy(of_pairs))
 
     assert loss(1.0, -1.0) < loss(0.0, 0.0) < loss(-1.0, 1.0)
-
-
-def test_the_organisers_network_pads_to_one_length_and_knows_the_frequent_words_only(monkeypatch):
-    monkeypatch.setattr(kernel, "CNN_WORDS", 6)
-    cnn = kernel.build_cnn(next(layer for layer in make_model().layers if not layer.trainable))
-    shapes = [tuple(layer.kernel.shape) for layer in cnn.layers if isinstance(layer, keras.layers.Conv1D)]
-    assert shapes == [(2, WIDTH, 128), (3, 128, 128), (4, 128, 128)]
-    rows = comments()
-    scores = cnn(batch(rows))["toxicity"]
-    assert scores.shape == (8, 1)
-    assert close(scores, cnn(batch(rows, padding=400))["toxicity"])
-    assert close(scores, cnn(np.where(batch(rows) > 7, kernel.UNKNOWN, batch(rows)))["toxicity"])
-    assert not close(scores, cnn(np.where(batch(rows) > 6, kernel.UNKNOWN, batch(rows)))["toxicity"])

@@ -15,7 +15,9 @@ import pytest
 CODE_CELLS = [
     pytest.param(cell, id=f"cell {number}") for number, cell in enumerate(kernel.CELLS) if cell["cell_type"] == "code"
 ]
-PACKAGES = {"tensorflow", "torch", "keras", "numpy", "pandas", "sklearn", "matplotlib", "IPython"}
+PACKAGES = {"tensorflow", "keras", "numpy", "pandas", "sklearn", "scipy", "joblib", "matplotlib", "IPython"}
+OPEN = {"Settings", "auc", "bootstrap", "model_figures", "cut", "number_words", "swap_identity_terms", "Batches"}
+OPEN |= {"sample_weights", "build_model", "ReversedPlaces", "toxicity_loss", "recurrent", "load", "Schedule", "Ensemble"}
 
 
 def tree(cell):
@@ -47,12 +49,14 @@ def test_cells_that_run_define_nothing(cell):
 
 
 @pytest.mark.parametrize("cell", CODE_CELLS)
-def test_definitions_are_folded_away_on_kaggle_in_jupyter_and_on_the_page(cell):
+def test_what_only_reads_writes_and_reports_is_folded_away_on_kaggle_in_jupyter_and_on_the_page(cell):
+    """What a reader comes for stands open: settings, metric, words, batches, model, loss, training."""
     metadata = cell["metadata"]
-    folded = "define" in metadata["tags"]
+    folded = "hide-input" in metadata["tags"]
     assert metadata.get("_kg_hide-input", False) is folded
     assert metadata.get("jupyter", {}).get("source_hidden", False) is folded
-    assert ("hide-input" in metadata["tags"]) is folded
+    names = {node.name for node in tree(cell).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    assert not (folded and names & OPEN) and not (folded and "run" in metadata["tags"])
 
 
 def test_the_contents_list_every_section():
@@ -93,10 +97,16 @@ def lines_of_code(cell):
 
 
 def test_the_notebook_can_be_read_in_one_sitting():
-    assert sum(lines_of_code(cell.values[0]) for cell in CODE_CELLS) <= 1948
-    assert (
-        sum(lines_of_code(cell.values[0]) for cell in CODE_CELLS if "run" in cell.values[0]["metadata"]["tags"]) <= 443
-    )
+    """These bounds are not raised: what a change needs, it finds by making something else simpler."""
+    assert sum(lines_of_code(cell.values[0]) for cell in CODE_CELLS) <= 1050
+    assert len(kernel.CELLS) <= 110
+    assert sum(len("".join(cell["source"])) for cell in kernel.CELLS) <= 100_000
+
+
+def test_model_loss_and_training_fit_on_a_screen_each():
+    for name in ("build_model", "toxicity_loss", "Schedule", "Ensemble"):
+        (cell,) = (cell.values[0] for cell in CODE_CELLS if re.search(rf"^(def|class) {name}\b", "".join(cell.values[0]["source"]), re.M))
+        assert lines_of_code(cell) <= 64, name
 
 
 def test_stored_outputs_are_those_of_one_run_from_top_to_bottom():
@@ -118,11 +128,11 @@ def test_stored_outputs_hold_no_warning_no_path_and_no_time():
 
 
 def test_stored_outputs_show_pictures_and_end_with_the_final_score():
-    assert sum("image/png" in output.get("data", {}) for output in outputs()) >= 6
+    assert sum("image/png" in output.get("data", {}) for output in outputs()) == 4
     texts = [
         text for cell in CODE_CELLS[-3:] for output in cell.values[0]["outputs"] for text in output.get("text", "")
     ]
-    assert re.search(r"Final score on the holdout: 0\.\d{4}\n", "".join(texts))
+    assert re.search(r"Final score on the holdout: 0\.\d{4}, of TF-IDF: 0\.\d{4}\n", "".join(texts))
 
 
 def test_the_page_folds_definitions_and_shows_the_rest(tmp_path):
@@ -131,5 +141,5 @@ def test_the_page_folds_definitions_and_shows_the_rest(tmp_path):
     environment = os.environ | {"KERNEL_OUTPUT_DIR": str(tmp_path)}
     subprocess.run(command, cwd=kernel.NOTEBOOK.parent, env=environment, check=True)
     page = (tmp_path / "kernel.html").read_text(encoding="utf-8")
-    assert page.count("<summary>") == sum("define" in cell.values[0]["metadata"]["tags"] for cell in CODE_CELLS)
+    assert page.count("<summary>") == sum("hide-input" in cell.values[0]["metadata"]["tags"] for cell in CODE_CELLS)
     assert "Final score on the holdout" in page

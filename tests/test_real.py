@@ -1,6 +1,7 @@
 """Real comments and vectors, where they are at hand beside the repository: ../shared/real."""
 
 import kernel
+import numpy as np
 import pytest
 
 REAL = kernel.NOTEBOOK.parent.parent / "shared" / "real"
@@ -8,13 +9,16 @@ pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason="the real comments are
 
 
 def test_real_comments_are_read_cut_and_covered_by_their_vectors():
-    train = kernel.read_train(REAL / "train.csv")
+    numbers = [*kernel.SUBTYPES, *kernel.IDENTITIES, kernel.RATERS]
+    train = kernel.read_labelled(REAL / "train.csv", "target", numbers, ["comment_text"])
     test = kernel.read_test(REAL / "test.csv", REAL / "sample_submission.csv")
     assert (len(train), len(test)) == (62_884, 39_002)
-    numbers, offsets, words = kernel.tokenize(train["comment_text"], max_tokens=220)
+    places, offsets, words = kernel.tokenize(train["comment_text"], max_tokens=220)
     assert len(offsets) == len(train) + 1
-    vocabulary, word_counts, _ = kernel.build_vocabulary(numbers, words)
-    files = [REAL / "glove.6B.50d.20k.txt", REAL / "comments.100d.vec"]
-    embedding_matrix, has_vector = kernel.build_embedding_matrix(files, vocabulary)
-    assert embedding_matrix.shape == (len(vocabulary) + 2, 150)
-    assert word_counts[has_vector].sum() > 0.97 * word_counts.sum()
+    wanted = {form.encode(errors="replace") for word in words for form in kernel.spellings(word)}
+    files = [kernel.read_vectors(REAL / name, wanted, 0) for name in ("glove.6B.50d.20k.txt", "comments.100d.vec")]
+    numbers = kernel.number_words(words, np.bincount(places), set().union(*files), set())
+    embedding_matrix, scales = kernel.build_embedding_matrix(files, numbers)
+    assert embedding_matrix.shape == (2 + len(numbers), 150) and scales.shape == (150,)
+    tokens = np.array([kernel.number_of(word, numbers) for word in words])[places]
+    assert embedding_matrix.any(axis=1)[tokens].mean() > 0.97

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import Counter
 
 import kernel
 import numpy as np
@@ -18,7 +19,7 @@ def folder(tmp_path_factory):
 
 
 def read(folder, **settings):
-    return run_sections("9 Batches", input_dir=folder, vector_files=VECTORS, output_dir=folder / "results", **settings)
+    return run_sections("6 Batches", input_dir=folder, vector_files=VECTORS, output_dir=folder / "results", **settings)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,7 @@ def test_labels_are_those_of_the_file(names, rows):
     """Of the train comments; of the test comments, which come behind them, nothing is known."""
     targets = [float(row["target"]) for row in rows["train.csv"]]
     assert list(names["toxic"]) == [target >= 0.5 for target in targets] and 0.5 in targets
+    assert names["show_comments"] is False, "those of others may offend"
     known = {name: labels[: len(targets)] for name, labels in names["labels"].items()}
     assert known["toxicity"][:, 0] == pytest.approx(targets)
     for place, name in enumerate(kernel.IDENTITIES, 1):
@@ -58,11 +60,11 @@ def test_labels_are_those_of_the_file(names, rows):
 def test_tokens_are_those_of_the_comments_in_their_order(names, rows):
     comments = [row["comment_text"] for row in rows["train.csv"] + rows["test.csv"]]
     assert len(names["offsets"]) == len(comments) + 1
-    words = ["", "", *names["vocabulary"]]
     for place, comment in enumerate(comments):
         start, end = names["offsets"][place : place + 2]
-        assert [words[token] for token in names["tokens"][start:end]] == (
-            kernel.shorten(kernel.cut(comment), 220) or [""]
+        expected = [kernel.number_of(token, names["numbers"]) for token in kernel.cut(comment)]
+        assert list(names["tokens"][start:end]) == (
+            expected if len(expected) <= 220 else expected[:165] + expected[-55:]
         )
     assert list(names["test_rows"]) == list(range(ROWS, len(comments)))
 
@@ -70,10 +72,25 @@ def test_tokens_are_those_of_the_comments_in_their_order(names, rows):
 def test_nothing_is_learned_from_what_is_scored(names):
     held_out = {*names["holdout_rows"]}
     assert held_out.isdisjoint(names["fit_rows"]) and len(held_out) + len(names["fit_rows"]) == ROWS
-    assert {*names["train_batches"].order} <= {*names["fit_rows"]}
+    assert {*names["batches"].order} <= {*names["fit_rows"]}
     assert {*names["baseline_rows"]} <= {*names["fit_rows"]}
-    texts = [kernel.letters(text) for text in names["train"]["comment_text"]]
+    texts = ["".join(filter(str.isalnum, text.lower())) for text in names["train"]["comment_text"]]
     assert {texts[row] for row in held_out}.isdisjoint(texts[row] for row in names["fit_rows"])
+
+
+def test_words_that_have_a_vector_or_occur_often_are_numbered_by_falling_frequency(names):
+    """Often: twenty times in the rarer class, where it is as frequent there as in all comments."""
+    words = Counter(
+        word for text in [*names["train"]["comment_text"], *names["test"]["comment_text"]] for word in kernel.cut(text)
+    )
+    often = {word for word, count in words.items() if count * names["toxic"].mean() >= 20}
+    lines = VECTORS.read_text(encoding="utf-8").splitlines()[1:]
+    known = often.union(line.split(" ")[0] for line in lines)
+    assert set(names["numbers"]) == known and len(often) > 30
+    counts = np.bincount(names["tokens"], minlength=len(known) + 2)
+    assert (np.diff(counts[1:-1]) <= 0).all()
+    unknown = sum(count for word, count in words.items() if known.isdisjoint(kernel.spellings(word)))
+    assert counts[0] == 0 and counts[-1] == unknown > 0
 
 
 def test_terms_are_swapped_unless_the_setting_says_no(folder, names):
@@ -89,14 +106,15 @@ def test_of_comments_beyond_dispute_an_epoch_draws_two_for_each_other_one(folder
     train.to_csv(tmp_path / "train.csv", index=False)
     names = read(tmp_path)
     targets = names["train"]["target"].to_numpy()
-    drawn, disputed = targets[names["train_batches"].order], np.count_nonzero(targets[names["fit_rows"]])
+    drawn, disputed = targets[names["batches"].order], np.count_nonzero(targets[names["fit_rows"]])
     assert np.count_nonzero(drawn) == disputed and np.count_nonzero(drawn == 0) == 2 * disputed
 
 
 def test_a_limit_that_cannot_be_kept_is_said_and_leaves_a_submission(folder):
     results = folder / "late"
     with pytest.warns(UserWarning, match=r"KERNEL_TIME_LIMIT is [\d,]+ s too short"):
-        run_sections("14 Evaluation", input_dir=folder, vector_files=VECTORS, output_dir=results, time_limit=1)
+        settings = {"input_dir": folder, "vector_files": VECTORS, "output_dir": results}
+        run_sections("9 Training and submission", **settings, time_limit=1, lstm_units=8)
     with (results / "submission.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == ROWS
 
@@ -112,7 +130,8 @@ def test_odd_comments_cost_no_result(folder, tmp_path):
     test[["id"]].assign(prediction=0).to_csv(tmp_path / "sample_submission.csv", index=False)
     settings = {"input_dir": tmp_path, "vector_files": VECTORS}
     settings |= {"output_dir": tmp_path / "results", "models": 1, "epochs": 1, "lstm_units": 8}
-    names = run_sections("16 Report", **settings)
+    names = run_sections("12 Report", **settings)
     assert len(names["submission"]) == 50 and names["submission"]["prediction"].between(0, 1).all()
     assert list(names["score"]("a comment")) == ["toxicity"]  # nobody knows of the others
-    assert json.loads((tmp_path / "results" / "report.json").read_text())["rows"]["read"] == ROWS
+    rows = json.loads((tmp_path / "results" / "report.json").read_text())["rows"]
+    assert rows["fitted"] + rows["held_out"] == ROWS and rows["scored"] == 50

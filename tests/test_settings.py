@@ -5,6 +5,7 @@ from pathlib import Path
 
 import kernel
 import pytest
+from runs import environment_of
 
 COMPETITION = "jigsaw-unintended-bias-in-toxicity-classification"
 COMPETITION_FILES = ("train.csv", "test.csv", "sample_submission.csv")
@@ -17,14 +18,14 @@ def value_of(name, text):
 
 
 def test_without_variables_every_setting_has_its_default():
-    settings = kernel.settings_from({})
-    assert settings == kernel.Settings()
-    assert (settings.input_dir, settings.vector_files, settings.time_limit) == (None, (), None), "to be found out"
+    assert kernel.settings_from({}) == kernel.Settings()
 
 
 def test_every_default_lies_within_its_own_limits():
-    given = {field.name: str(field.default) for field in fields(kernel.Settings) if field.default not in (None, ())}
-    assert kernel.settings_from({f"KERNEL_{name.upper()}": text for name, text in given.items()}) == kernel.Settings()
+    """But for those that are to be found out: none, nothing, and 0."""
+    given = {f"KERNEL_{field.name.upper()}": str(field.default) for field in fields(kernel.Settings) if field.default}
+    given |= {name: "yes" if text == "True" else text for name, text in given.items()}
+    assert len(given) >= 8 and kernel.settings_from(given) == kernel.Settings()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,9 @@ def test_every_default_lies_within_its_own_limits():
         ("KERNEL_INPUT_DIR", "/data/my comments", Path("/data/my comments")),
         ("KERNEL_OUTPUT_DIR", "out", Path("out")),
         ("KERNEL_VECTOR_FILES", "one.vec", (Path("one.vec"),)),
-        ("KERNEL_VECTOR_FILES", "/b/two.txt:a.vec.gz", (Path("/b/two.txt"), Path("a.vec.gz"))),
+        ("KERNEL_VECTOR_FILES", "/b/two.txt:a.vec", (Path("/b/two.txt"), Path("a.vec"))),
+        ("KERNEL_SWAP_TERMS", "no", False),
+        ("KERNEL_SHOW_COMMENTS", "yes", True),
     ],
 )
 def test_value_is_read_from_the_environment(name, text, value):
@@ -48,14 +51,10 @@ def test_value_is_read_from_the_environment(name, text, value):
 
 
 def test_variables_are_set_side_by_side_and_others_are_ignored():
-    environment = {
-        "KERNEL_SEED": "7",
-        "KERNEL_EPOCHS": "3",
-        "PATH": "/bin",
-        "KAGGLE_KERNEL_RUN_TYPE": "Batch",
-        "SEED": "x",
-    }
-    assert kernel.settings_from(environment) == kernel.Settings(seed=7, epochs=3)
+    """Those of Jupyter, too, which begin like those of the notebook."""
+    others = {"PATH": "/bin", "KAGGLE_KERNEL_RUN_TYPE": "Batch", "SEED": "x", "KERNEL_ID": "7"}
+    given = {"KERNEL_SEED": "7", "KERNEL_EPOCHS": "3"}
+    assert kernel.settings_from(given | others) == kernel.Settings(seed=7, epochs=3)
 
 
 @pytest.mark.parametrize("name", ["KERNEL_SEEDS", "KERNEL_LSTM", "KERNEL_", "KERNEL_seed"])
@@ -67,7 +66,7 @@ def test_unknown_name_is_refused(name):
 
 
 @pytest.mark.parametrize("text", ["", "many", "nan", "-1"])
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith(("_DIR", "_FILES", "_FILE"))])
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith(("_DIR", "_FILES"))])
 def test_number_that_makes_no_sense_is_refused(name, text):
     with pytest.raises(ValueError) as refusal:
         kernel.settings_from({name: text})
@@ -95,6 +94,8 @@ def test_number_that_makes_no_sense_is_refused(name, text):
         ("KERNEL_OUTPUT_DIR", ""),
         ("KERNEL_VECTOR_FILES", ""),
         ("KERNEL_VECTOR_FILES", "a.vec:"),
+        ("KERNEL_COMPARE_FILES", ""),
+        ("KERNEL_SWAP_TERMS", "True"),
     ],
 )
 def test_value_out_of_range_or_empty_is_refused(name, text):
@@ -114,11 +115,18 @@ def attach(folder, *names):
     return folder
 
 
+def find(settings, kaggle_input):
+    """The folder of the comments, and the vector files."""
+    folder, vectors = kernel.find_files(settings, kaggle_input)
+    return folder, [*vectors]
+
+
 @pytest.mark.parametrize("layout", [f"competitions/{COMPETITION}", COMPETITION, "datasets/somebody/copy/of the/files"])
 def test_comments_are_found_in_every_layout(tmp_path, layout):
     attach(tmp_path / "another-competition", "train.csv", "test.csv")
+    attach(tmp_path / "vectors", GLOVE, CRAWL)
     folder = attach(tmp_path / layout, *COMPETITION_FILES)
-    assert kernel.find_input_dir(kernel.Settings(), tmp_path) == folder
+    assert find(kernel.Settings(), tmp_path)[0] == folder
 
 
 @pytest.mark.parametrize(
@@ -131,107 +139,74 @@ def test_comments_are_found_in_every_layout(tmp_path, layout):
     ],
 )
 def test_vectors_are_found_in_every_layout(tmp_path, glove, crawl):
-    comments = attach(tmp_path / COMPETITION, *COMPETITION_FILES)
-    expected = (attach(tmp_path / glove, GLOVE) / GLOVE, attach(tmp_path / crawl, CRAWL) / CRAWL)
-    assert kernel.find_vector_files(kernel.Settings(), comments, tmp_path) == expected
+    attach(tmp_path / COMPETITION, *COMPETITION_FILES)
+    expected = [attach(tmp_path / glove, GLOVE) / GLOVE, attach(tmp_path / crawl, CRAWL) / CRAWL]
+    assert find(kernel.Settings(), tmp_path)[1] == expected
 
 
 def test_new_layout_goes_before_the_old_and_both_before_a_copy(tmp_path):
-    attach(tmp_path / "a-copy", *COMPETITION_FILES, GLOVE, CRAWL)
-    old = attach(tmp_path / COMPETITION, *COMPETITION_FILES)
-    assert kernel.find_input_dir(kernel.Settings(), tmp_path) == old
-    new = attach(tmp_path / "competitions" / COMPETITION, *COMPETITION_FILES)
-    assert kernel.find_input_dir(kernel.Settings(), tmp_path) == new
-
-    old_vectors = attach(tmp_path / "glove840b300dtxt", GLOVE)
-    assert kernel.find_vector_files(kernel.Settings(), new, tmp_path)[0] == old_vectors / GLOVE
-    new_vectors = attach(tmp_path / "datasets/takuok/glove840b300dtxt", GLOVE)
-    assert kernel.find_vector_files(kernel.Settings(), new, tmp_path)[0] == new_vectors / GLOVE
-
-
-def test_competition_that_is_not_attached_is_named(tmp_path):
-    attach(tmp_path / "another-competition", "train.csv", "test.csv")
-    with pytest.raises(FileNotFoundError) as refusal:
-        kernel.find_input_dir(kernel.Settings(), tmp_path)
-    for part in (*COMPETITION_FILES, f"competitions/{COMPETITION}", str(tmp_path), "KERNEL_INPUT_DIR"):
-        assert part in str(refusal.value)
-    assert f"Attach the competition {COMPETITION}" in str(refusal.value)
+    copy = attach(tmp_path / "a-copy", *COMPETITION_FILES, GLOVE, CRAWL)
+    assert find(kernel.Settings(), tmp_path) == (copy, [copy / GLOVE, copy / CRAWL])
+    for layout in ("", "competitions"):
+        comments = attach(tmp_path / layout / COMPETITION, *COMPETITION_FILES)
+        vectors = attach(tmp_path / layout.replace("competitions", "datasets/takuok") / "glove840b300dtxt", GLOVE)
+        assert find(kernel.Settings(), tmp_path) == (comments, [vectors / GLOVE, copy / CRAWL])
 
 
 @pytest.mark.parametrize(
-    ("attached", "missing", "dataset"),
+    ("attached", "missing", "source"),
     [
-        ([], GLOVE, "takuok/glove840b300dtxt"),
-        ([CRAWL], GLOVE, "takuok/glove840b300dtxt"),
-        ([GLOVE], CRAWL, "yekenot/fasttext-crawl-300d-2m"),
+        ([], ".csv", COMPETITION),
+        ([GLOVE, CRAWL], ".csv", COMPETITION),
+        (COMPETITION_FILES, GLOVE, "takuok/glove840b300dtxt"),
+        ([*COMPETITION_FILES, CRAWL], GLOVE, "takuok/glove840b300dtxt"),
+        ([*COMPETITION_FILES, GLOVE], CRAWL, "yekenot/fasttext-crawl-300d-2m"),
     ],
 )
-def test_vectors_that_are_not_attached_are_named(tmp_path, attached, missing, dataset):
-    folder = attach(tmp_path / "vectors", *attached)
+def test_what_is_not_attached_is_named(tmp_path, attached, missing, source):
+    attach(tmp_path / "data", *attached)
     with pytest.raises(FileNotFoundError) as refusal:
-        kernel.find_vector_files(kernel.Settings(), folder, tmp_path)
-    for part in (missing, f"datasets/{dataset}", str(tmp_path), "KERNEL_VECTOR_FILES"):
+        find(kernel.Settings(), tmp_path)
+    for part in (missing, f"Attach {source}", str(tmp_path), "KERNEL_INPUT_DIR", "KERNEL_VECTOR_FILES"):
         assert part in str(refusal.value)
-    assert f"Attach the Kaggle dataset {dataset}" in str(refusal.value)
 
 
 def test_settings_win_over_what_is_attached(tmp_path):
-    kaggle_input, own = tmp_path / "input", tmp_path / "own"
-    attached = attach(kaggle_input / COMPETITION, *COMPETITION_FILES, GLOVE, CRAWL)
-    attach(own, *COMPETITION_FILES, "b.vec", "a.vec")
-    settings = kernel.Settings(input_dir=own, vector_files=(own / "b.vec", own / "a.vec"))
-    assert kernel.find_input_dir(settings, kaggle_input) == own
-    assert kernel.find_vector_files(settings, attached, kaggle_input) == (own / "b.vec", own / "a.vec")
+    attach(tmp_path / "input" / COMPETITION, *COMPETITION_FILES, GLOVE, CRAWL)
+    own = attach(tmp_path / "own", *COMPETITION_FILES, "b.vec", "a.vec")
+    files = own / "b.vec", own / "a.vec"
+    assert find(kernel.Settings(own, files), tmp_path / "input") == (own, [*files])
+    assert find(kernel.Settings(vector_files=files), tmp_path / "input") == (tmp_path / "input" / COMPETITION, [*files])
 
 
-@pytest.mark.parametrize("missing", COMPETITION_FILES)
-def test_file_missing_in_the_named_folder_is_named(tmp_path, missing):
-    attach(tmp_path / "own", *(name for name in COMPETITION_FILES if name != missing))
-    attach(tmp_path / "input" / COMPETITION, *COMPETITION_FILES)
-    with pytest.raises(FileNotFoundError) as refusal:
-        kernel.find_input_dir(kernel.Settings(input_dir=tmp_path / "own"), tmp_path / "input")
-    assert str(tmp_path / "own" / missing) in str(refusal.value)
-
-
-def test_missing_vector_file_is_named(tmp_path):
-    attach(tmp_path, "there.vec", GLOVE, CRAWL)
-    settings = kernel.Settings(vector_files=(tmp_path / "there.vec", tmp_path / "absent.vec"))
-    with pytest.raises(FileNotFoundError) as refusal:
-        kernel.find_vector_files(settings, tmp_path, tmp_path)
-    assert str(tmp_path / "absent.vec") in str(refusal.value)
+@pytest.mark.parametrize("missing", [*COMPETITION_FILES, "own.vec", "other.csv"])
+def test_a_named_file_that_is_missing_is_named_before_anything_is_read(tmp_path, missing):
+    """Even if one of that name is attached, or it is read late."""
+    attach(tmp_path / "input" / COMPETITION, *COMPETITION_FILES, GLOVE, CRAWL)
+    own = attach(tmp_path / "own", *({*COMPETITION_FILES, "own.vec", "other.csv"} - {missing}))
+    settings = kernel.Settings(own, (own / "own.vec",), compare_files=(own / "other.csv",))
+    with pytest.raises(FileNotFoundError, match=f"{own / missing} is missing.*KERNEL_INPUT_DIR"):
+        find(settings, tmp_path / "input")
 
 
 def test_outside_kaggle_the_sample_is_used(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"tests.sample.train\.csv.*KERNEL_INPUT_DIR"):
+        find(kernel.Settings(), tmp_path / "absent")
     attach(tmp_path / "tests" / "sample", *COMPETITION_FILES)
-    folder = kernel.find_input_dir(kernel.Settings(), tmp_path / "absent")
-    assert folder == Path("tests/sample")
-    assert kernel.find_vector_files(kernel.Settings(), folder, tmp_path / "absent") == (Path("embeddings/sample.vec"),)
+    attach(tmp_path / "embeddings", "sample.vec")
+    expected = Path("tests/sample"), [Path("embeddings/sample.vec")]
+    assert find(kernel.Settings(), tmp_path / "absent") == expected
 
 
-@pytest.mark.parametrize("device, hours", [("gpu:0", 2), ("cpu:0", 9)])
-def test_a_run_of_ones_own_comments_keeps_to_kaggles_limit_and_shows_none_of_them(tmp_path, monkeypatch, device, hours):
-    attach(tmp_path, *COMPETITION_FILES, "own.vec")
-    for name in NAMES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("KERNEL_INPUT_DIR", str(tmp_path))
-    monkeypatch.setenv("KERNEL_VECTOR_FILES", str(tmp_path / "own.vec"))
-    monkeypatch.setenv("KERNEL_OUTPUT_DIR", str(tmp_path))
-    names = vars(kernel) | {"clock": {}, "find_devices": lambda *arguments: [device]}
-    kernel.run_cell(kernel.number_of_cell("settings = settings_from("), names)
-    assert names["time_limit"] == hours * 3600 - 600
-    assert names["show_comments"] is False
-    monkeypatch.setenv("KERNEL_SHOW_COMMENTS", "yes")
-    kernel.run_cell(kernel.number_of_cell("settings = settings_from("), names)
-    assert names["show_comments"] is True
+def test_own_comments_outside_kaggle_need_own_vectors(tmp_path):
+    with pytest.raises(FileNotFoundError, match="KERNEL_VECTOR_FILES"):
+        find(kernel.Settings(attach(tmp_path, *COMPETITION_FILES)), tmp_path / "absent")
 
 
-@pytest.mark.parametrize("name", ["KERNEL_COMPARE_FILES", "KERNEL_SENTENCES_FILE"])
-def test_a_file_that_is_read_late_is_missed_at_once(tmp_path, monkeypatch, name):
-    monkeypatch.setenv(name, str(tmp_path / "absent.csv"))
-    monkeypatch.setenv("KERNEL_OUTPUT_DIR", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=f"{name}.*absent.csv"):
-        kernel.run_cell(kernel.number_of_cell("settings = settings_from("), vars(kernel) | {"clock": {}})
+def test_vectors_that_are_named_twice_count_once(tmp_path):
+    own = attach(tmp_path, *COMPETITION_FILES, "own.vec") / "own.vec"
+    assert find(kernel.Settings(tmp_path, (own, own)), tmp_path)[1] == [own]
 
 
 def test_a_tilde_is_the_home_folder(monkeypatch):
@@ -240,18 +215,12 @@ def test_a_tilde_is_the_home_folder(monkeypatch):
     assert value_of("KERNEL_VECTOR_FILES", "~/a.vec:b.vec") == (Path("/somewhere/a.vec"), Path("b.vec"))
 
 
-def test_vectors_that_are_named_twice_count_once(tmp_path):
-    (tmp_path / "own.vec").touch()
-    settings = kernel.settings_from({"KERNEL_VECTOR_FILES": f"{tmp_path / 'own.vec'}:{tmp_path / 'own.vec'}"})
-    assert kernel.find_vector_files(settings, tmp_path, tmp_path) == (tmp_path / "own.vec",)
-
-
-def test_own_comments_outside_kaggle_need_own_vectors(tmp_path):
-    with pytest.raises(FileNotFoundError, match="KERNEL_VECTOR_FILES"):
-        kernel.find_vector_files(kernel.Settings(), attach(tmp_path, *COMPETITION_FILES), tmp_path / "absent")
-
-
-def test_outside_kaggle_and_outside_the_repository_the_setting_is_named(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"tests.sample.train\.csv.*KERNEL_INPUT_DIR"):
-        kernel.find_input_dir(kernel.Settings(), tmp_path / "absent")
+@pytest.mark.parametrize("device, hours", [("gpu:0", 2), ("cpu:0", 9)])
+def test_a_run_of_ones_own_comments_keeps_to_kaggles_limit(tmp_path, monkeypatch, device, hours):
+    attach(tmp_path, *COMPETITION_FILES, "own.vec")
+    given = {"input_dir": tmp_path, "vector_files": tmp_path / "own.vec", "output_dir": tmp_path}
+    monkeypatch.setattr(kernel.os, "environ", environment_of(given))
+    names = vars(kernel) | {"start": 7.0, "find_devices": lambda workers: [device]}
+    kernel.run_cell(kernel.number_of_cell("settings = settings_from("), names)
+    assert names["settings"].time_limit == hours * 3600 - 600
+    assert names["end"] == 7 + hours * 3600 - 600

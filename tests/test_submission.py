@@ -1,8 +1,7 @@
-"""Submission: what is written is whole and valid, or nothing is written."""
+"""Submission and report: what is written is whole and valid, or nothing is written."""
 
 import csv
 import json
-import math
 
 import kernel
 import numpy as np
@@ -12,87 +11,89 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 IDS = pd.Series(["007", "7", "1e5", "00a1"])
-GOOD = np.array([0.25, 0.0, 1.0, 0.1], np.float32)
-
-
-def read_rows(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))
+GOOD = np.array([0.25, 0.0, 1.0, 0.1])
 
 
 def test_submission_holds_ids_as_text_in_order_with_their_predictions(tmp_path):
     path = tmp_path / "submission.csv"
     returned = kernel.write_submission(path, IDS, GOOD)
     assert path.read_bytes() == b"id,prediction\n007,0.25\n7,0.0\n1e5,1.0\n00a1,0.1\n"
-    assert list(returned["id"]) == list(IDS)
+    assert list(returned["id"]) == list(IDS) and list(returned["prediction"]) == list(GOOD)
     assert list(tmp_path.iterdir()) == [path]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     predictions=st.dictionaries(
-        st.text("0123456789abcXYZ-_.,; \"'é#", min_size=1), st.floats(0, 1, width=32), min_size=1, max_size=8
+        st.text("0123456789abcXYZ-_.,; \"'é#", min_size=1), st.floats(0, 1), min_size=1, max_size=8
     )
 )
 def test_every_submission_comes_back_as_it_was(tmp_path_factory, predictions):
     path = tmp_path_factory.mktemp("submission") / "submission.csv"
-    kernel.write_submission(path, pd.Series([*predictions]), np.array([*predictions.values()], np.float32))
-    header, *rows = read_rows(path)
+    kernel.write_submission(path, pd.Series([*predictions]), np.array([*predictions.values()]))
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
     assert header == ["id", "prediction"]
-    assert {name: np.float32(text) for name, text in rows} == predictions
-    assert [name for name, _ in rows] == [*predictions]
+    assert [(name, float(text)) for name, text in rows] == [*predictions.items()]
 
 
-@pytest.mark.parametrize(("third", "shown"), [(np.nan, ""), (-0.1, "-0.1"), (1.1, "1.1"), (np.inf, "inf")])
-def test_wrong_prediction_is_named(tmp_path, third, shown):
-    path = tmp_path / "submission.csv"
-    with pytest.raises(ValueError) as refusal:
-        kernel.write_submission(path, IDS, np.array([0.5, 0.5, third, 0.5]))
-    assert str(path) in str(refusal.value)
-    assert f"column prediction, row 3 (id 1e5): {shown}" in str(refusal.value)
-    assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    "predictions", [GOOD * np.nan, GOOD - 1, GOOD[:3], np.append(GOOD, 0.5)], ids=["NaN", "negative", "few", "many"]
-)
-def test_an_older_submission_survives_wrong_predictions(tmp_path, predictions):
+@pytest.mark.parametrize("third", [np.nan, -0.1, 1.1, np.inf])
+def test_wrong_prediction_is_named_and_an_older_submission_stays(tmp_path, third):
     path = tmp_path / "submission.csv"
     path.write_text("an older submission\n")
-    with pytest.raises(ValueError):
-        kernel.write_submission(path, IDS, predictions)
+    with pytest.raises(ValueError) as refusal:
+        kernel.write_submission(path, IDS, np.array([0.5, 0.5, third, 0.5]))
+    assert f"{path}, row 3 (id 1e5), column prediction: '{third}'" in str(refusal.value)
     assert path.read_text() == "an older submission\n"
 
 
-def test_whole_file_shows_the_old_text_until_the_new_one_is_written(tmp_path):
+@pytest.mark.parametrize("predictions", [GOOD[:3], np.append(GOOD, 0.5)], ids=["few", "many"])
+def test_as_many_predictions_as_ids_or_nothing_is_written(tmp_path, predictions):
+    with pytest.raises(ValueError):
+        kernel.write_submission(tmp_path / "submission.csv", IDS, predictions)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "content", ["new – é\n", lambda file: file.write("new – é\n".encode())], ids=["text", "function"]
+)
+def test_a_file_keeps_the_old_text_until_the_new_one_is_whole(tmp_path, content):
     path = tmp_path / "report.json"
     path.write_text("old")
-    with kernel.whole_file(path) as temporary:
-        temporary.write_text("new")
+
+    def fail(file):
+        file.write(b"half")
+        file.flush()
         assert path.read_text() == "old"
-    assert path.read_text() == "new"
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        kernel.write_atomically(path, fail)
+    assert path.read_text() == "old"
+    kernel.write_atomically(path, content)
+    assert path.read_bytes() == "new – é\n".encode()  # in UTF-8, with the line ends of Unix
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_whole_file_keeps_the_old_text_where_writing_fails(tmp_path):
-    path = tmp_path / "report.json"
-    path.write_text("old")
-    with pytest.raises(OSError, match="disk full"), kernel.whole_file(path) as temporary:
-        temporary.write_text("half")
-        raise OSError("disk full")
-    assert path.read_text() == "old"
-
-
-def test_texts_are_written_in_utf_8_with_the_line_ends_of_unix(tmp_path):
-    kernel.write_whole(tmp_path / "report.json", "new – é\n")
-    assert (tmp_path / "report.json").read_bytes() == "new – é\n".encode()
-
-
-def test_as_json_keeps_numbers_and_turns_nan_into_none():
-    table = pd.DataFrame({"auc": [0.830609185889702, math.nan], "comments": [3, 0]}, index=["male", "white"])
-    plain = kernel.as_json(table)
-    assert plain == {
+def test_json_keeps_numbers_and_knows_no_nan():
+    table = pd.DataFrame({"auc": [0.830609185889702, np.nan], "comments": [3, 0]}, index=["male", "white"])
+    assert kernel.as_json(table) == {
         "male": {"auc": pytest.approx(0.830609185889702, abs=1e-15), "comments": 3},
         "white": {"auc": None, "comments": 0},
     }
-    json.dumps(plain, allow_nan=False)
+    drawn = pd.DataFrame({("male", "auc"): np.arange(201) / 200, ("male", "gap"): np.nan, ("all", "auc"): 0.5})
+    intervals = json.loads(json.dumps(kernel.intervals_as_json(drawn), allow_nan=False))
+    assert intervals == {
+        "male": {"auc": [pytest.approx(0.025), pytest.approx(0.975)], "gap": [None, None]},
+        "all": {"auc": [0.5, 0.5]},
+    }
+
+
+def test_a_table_of_the_model_card_has_four_decimals_and_counts_as_they_are():
+    table = pd.DataFrame({"comments": [12_345, 0], "auc": [0.98765432, np.nan], "gap": ["+0.1*", "-0.2"]}, ["a", "b"])
+    assert kernel.markdown_table(table).splitlines() == [
+        "|  | comments | auc | gap |",
+        "| --- | --- | --- | --- |",
+        "| a | 12345 | 0.9877 | +0.1* |",
+        "| b | 0 | nan | -0.2 |",
+    ]

@@ -5,87 +5,81 @@ A process of its own, since TensorFlow fixes its devices when it starts. The siz
 
 import resource
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import kernel
 import numpy as np
-from keras import mixed_precision, ops
+import pandas as pd
 
 ROWS, HOLDOUT, WORDS, WIDTH, BATCH_SIZE, EPOCHS = 507, 101, 30, 6, 32, 4
 
 
-class Watched(kernel.Training):
-    """Notes for each step when it began and ended, and on which device its loss was computed."""
+class Watched(kernel.Schedule):
+    """Notes for each step of each model its device, and when the step began."""
 
     steps_seen = []
 
     def on_train_batch_begin(self, batch, logs=None):
-        self.step_begun = time.monotonic()
         super().on_train_batch_begin(batch, logs)
-
-    def on_train_batch_end(self, batch, logs=None):
-        super().on_train_batch_end(batch, logs)
-        number = int(self.name.removeprefix("Model ")) - 1
-        device = int(logs["loss"].device.rsplit(":", 1)[1])
-        variable = int(self.model.trainable_weights[0].value.device.rsplit(":", 1)[1])
-        self.steps_seen.append((number, device, variable, self.step_begun, time.monotonic()))
+        device = int(self.model.trainable_weights[0].value.device.rsplit(":", 1)[1])
+        self.steps_seen.append((id(self), device, time.monotonic()))
 
 
 def make_data():
-    """Comments that are toxic where token 2 occurs and mention identities where others do, as Ensemble takes them."""
+    """Comments that are toxic where token 1 occurs and mention identities where others do: tokens, offsets, labels."""
     generator = np.random.default_rng(0)
-    lengths = generator.integers(1, 12, ROWS)
-    offsets = np.append(0, np.cumsum(lengths))
-    tokens = generator.integers(2, WORDS, offsets[-1]).astype(np.int32)
+    offsets = np.append(0, np.cumsum(generator.integers(1, 12, ROWS)))
+    tokens = generator.integers(1, WORDS, offsets[-1]).astype(np.int32)
     comments = np.split(tokens, offsets[1:-1])
-    occurs = np.array([np.isin(np.arange(2, 3 + len(kernel.IDENTITIES)), comment) for comment in comments], np.float32)
+    occurs = np.array([np.isin(np.arange(1, 2 + len(kernel.IDENTITIES)), comment) for comment in comments], np.float32)
     labels = {"toxicity": occurs, "subtypes": np.repeat(occurs[:, :1], len(kernel.SUBTYPES), axis=1)}
     labels["subtypes"][::2, 1:] = np.nan
-    return tokens, offsets, labels, generator.uniform(0.5, 1.5, ROWS).astype(np.float32)
+    return tokens, offsets, labels
 
 
 def main(workers, precision, models, output):
-    devices = kernel.find_devices(workers, use_gpu=False)
-    kernel.prepare_backend(1, devices)
-    mixed_precision.set_dtype_policy(precision)
-    kernel.Training, kernel.SPATIAL_DROPOUT = Watched, 0.0
-    tokens, offsets, labels, weights = make_data()
-    matrix = np.random.default_rng(1).normal(size=(WORDS, WIDTH)).astype(np.float32)
-    pretrained = []
-    for device in devices:
-        with kernel.keras.device(device):
-            pretrained.append(kernel.pretrained_vectors(matrix))
-    ensemble = kernel.Ensemble(
-        kernel.Settings(epochs=EPOCHS, lstm_units=8, learning_rate=0.02),
-        deadline=time.monotonic() + 1e6,
-        most_models=models,
-        workers=workers,
-        frequent_words=WORDS // 2,
-        make_batches=partial(
-            kernel.LengthBuckets, tokens, offsets, np.arange(HOLDOUT, ROWS), BATCH_SIZE, labels, weights
-        ),
-        holdout_batches=kernel.LengthBuckets(tokens, offsets, np.arange(HOLDOUT)),
-        scored_batches=kernel.LengthBuckets(tokens, offsets, np.arange(ROWS), batch_size=200),
-        figures_of=lambda logits: {"mean": logits[:HOLDOUT].mean()},
-    )
-    functions = [partial(kernel.train_next, ensemble, layer) for layer in pretrained]
-    trained, peaks = [], []
-    for model in kernel.side_by_side(devices, functions, ensemble.interrupted):
-        trained.append(model)
+    devices, peaks, dtypes = kernel.find_devices(workers), [], []
+    kernel.Schedule, kernel.SPATIAL_DROPOUT = Watched, 0.0
+    tokens, offsets, labels = make_data()
+    weights = np.random.default_rng(2).uniform(0.5, 1.5, ROWS).astype(np.float32)
+    data = tokens, offsets, np.arange(HOLDOUT, ROWS), BATCH_SIZE, weights, np.zeros(ROWS, bool), ()
+    matrix = np.random.default_rng(1).normal(size=(WORDS, WIDTH)).astype(np.float16)
+    write_models = kernel.write_models
+
+    def write_and_note(folder, *others):
+        write_models(folder, *others)
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    trained.sort(key=lambda model: model.number)
+        dtypes.extend({str(array.dtype) for path in folder.glob("*.npz") for array in dict(np.load(path)).values()})
+
+    kernel.write_models = write_and_note
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "models").mkdir()
+        ensemble = kernel.Ensemble(
+            kernel.Settings(output_dir=Path(folder), models=models, epochs=EPOCHS, lstm_units=8, learning_rate=0.02),
+            deadline=time.monotonic() + 1e6,
+            frequent_words=WORDS // 2,
+            make_batches=lambda seed, *others: kernel.Batches(*data, seed, labels),  # no model learns from those before
+            labels=labels,
+            to_score=kernel.Batches(tokens, offsets, np.arange(ROWS), 200),
+            ids=pd.Series(np.arange(50)),
+            description={"run": ""},
+        )
+        pretrained = [kernel.pretrained_vectors(matrix, device) for device in devices]
+        with ThreadPoolExecutor(workers) as pool:
+            [*pool.map(partial(kernel.train_models, ensemble), devices, [precision] * workers, pretrained)]
+    names = sorted(ensemble.scores)
     np.savez(
         output,
-        logits=[model.logits[:, 0] for model in trained],
-        losses=[[epoch["loss"] for epoch in model.history] for model in trained],
-        epochs=[model.epochs for model in trained],
-        peaks=peaks,
+        scores=[ensemble.scores[name][:, 0] for name in names],
+        losses=[ensemble.losses[name] for name in names],
         toxic=labels["toxicity"][:, 0],
         seen=Watched.steps_seen,
-        dtypes=[str(weight.dtype) for model in trained for weight in model.weights],
-        compute_dtype=kernel.build_model(pretrained[0], 0, 8).compute_dtype,
-        scored_in=str(ops.convert_to_numpy(trained[0].logits).dtype),
+        peaks=peaks,
+        dtypes=[dtype for dtype in dtypes if not dtype.startswith("<U")],  # the name of the run
     )
 
 
