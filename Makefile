@@ -49,7 +49,7 @@ html: $(VENV)/installed
 		--TemplateExporter.template_file=page.html.j2 $(OUTPUT)/kernel.executed.ipynb --output kernel.html
 
 outputs: $(VENV)/installed
-	rm -f models/models.json  # what an earlier run trained is not taken over
+	rm -f models/model_*.npz  # what an earlier run trained is not taken over
 	$(DEFAULT_SETTINGS) $(VENV_PYTHON) -c "import nbclient, nbformat; notebook = nbformat.read('kernel.ipynb', 4); \
 		nbclient.NotebookClient(notebook, record_timing=False, coalesce_streams=True).execute(); nbformat.write(notebook, 'kernel.ipynb')"
 
@@ -61,7 +61,6 @@ $(VENV)/installed: requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	sed '$(if $(filter .venv,$(VENV)),,s/ *[=><#;].*//;/^$$/d)' requirements.txt > $(VENV)/requirements.txt
 	$(VENV_PYTHON) -m pip install --quiet --upgrade --requirement $(VENV)/requirements.txt
-	$(VENV_PYTHON) -m pip install --quiet --upgrade --no-deps --target $(VENV)/newest keras  # a test scores with it
 	touch $@
 
 push status results submit publish: $(VENV)/installed

@@ -38,8 +38,7 @@ def train_cnn(cnn, batches, epochs):
     optimizer = keras.optimizers.AdamW(weight_decay=1e-3, clipnorm=1.0, use_ema=True)
     cnn.compile(optimizer, loss={"toxicity": kernel.masked_crossentropy}, jit_compile=False)
     draw = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: batches.draw())
-    rate = kernel.settings.learning_rate
-    schedule = kernel.Schedule(epochs * len(batches), rate, 0, np.inf, threading.Event())
+    schedule = kernel.Schedule(epochs * len(batches), kernel.settings.learning_rate, 0, np.inf, threading.Event())
     cnn.fit(kernel.as_dataset(batches), epochs=epochs, callbacks=[schedule, draw], shuffle=False, verbose=2)
 
 

@@ -97,10 +97,6 @@ def sources(train):
     return np.select(found, ["civil", "posts", "tweets", "wikipedia"], default="civil")
 
 
-class WithoutTestComments(kernel.Batches):
-    EXTRA = 0
-
-
 def first_files(count, files, words, build=kernel.build_embedding_matrix):
     return build(files[:count], words)
 
@@ -114,7 +110,7 @@ def trained_dropout(share, dropout=kernel.layers.Dropout):
 VARIANTS = {
     "default": {},
     "swap: never": {"swap_terms": "no"},
-    "test comments: not learned": {"Batches": WithoutTestComments},
+    "test comments: not learned": {"Batches": type("Batches", (kernel.Batches,), {"EXTRA": 0})},
     "vectors: first file alone": {"build_embedding_matrix": partial(first_files, 1)},
     "trained: no words": {"FREQUENT": 10**9},
     "trained: words of 10": {"FREQUENT": 10},
@@ -180,8 +176,7 @@ def figures(texts, scores):
     """The figures of the scores of texts, then of the holdout, as a dict."""
     texts, scores = texts.assign(score=scores[: len(texts)]), scores[len(texts) :]
     toxic, holdout = kernel.holdout_toxic, kernel.train.iloc[kernel.holdout_rows]
-    of_holdout = kernel.model_figures(toxic, scores, kernel.holdout_mentioned[kernel.IDENTITIES])
-    source = sources(holdout)
+    of_holdout, source = kernel.model_figures(toxic, scores, kernel.holdout_mentioned), sources(holdout)
     parts = [*(source == name for name in np.unique(source)), (holdout[kernel.RATERS] == 10).to_numpy()]
     *within, own = (kernel.overall_auc(toxic[rows], kernel.dense_ranks(scores[rows])) for rows in parts)
     result = {"final": of_holdout["all", "final_score"], "overall": of_holdout["all", "overall_auc"]}

@@ -11,7 +11,7 @@ import time
 from contextlib import redirect_stdout
 from io import StringIO
 
-from measure import parse_arguments, peak_memory, print_machine, reset_peak_memory
+from measure import files_of, parse_arguments, peak_memory, print_machine
 from stand_in import make_competition, make_vectors
 
 VECTOR_FILES = {"glove.txt": 2_200_000, "crawl.vec": 2_000_000}  # words, as the public ones
@@ -40,7 +40,6 @@ def run_cells():
             peaks.append(peak_memory())
             print(f"  {section:30} {now - section_begun:7.1f} s {peaks[-1]:7,.0f} MB at the peak", flush=True)
             section, section_begun = title.removeprefix("## "), now
-            reset_peak_memory()
         if cell["cell_type"] == "code":
             with redirect_stdout(StringIO()):
                 kernel.run_cell(number, names)
@@ -56,12 +55,12 @@ def main():
     make_data(arguments.folder, arguments.rows)
     print(f"\n{arguments.rows:,} rows, time limit {arguments.limit:,.0f} s", flush=True)
     input_dir, results = arguments.folder / str(arguments.rows), arguments.folder / "results"
-    vector_files = ":".join(str(arguments.folder / name) for name in VECTOR_FILES)
-    os.environ |= {"KERNEL_INPUT_DIR": str(input_dir), "KERNEL_VECTOR_FILES": vector_files}
-    os.environ |= {"KERNEL_OUTPUT_DIR": str(results), "KERNEL_TIME_LIMIT": str(arguments.limit)}
+    settings = {"input_dir": input_dir, "output_dir": results, "time_limit": arguments.limit}
+    settings = files_of(arguments.folder) | settings
+    os.environ |= {f"KERNEL_{name.upper()}": str(value) for name, value in settings.items()}
     run_cells()
 
-    from runs import check_submission
+    from runs import check_submission  # it imports what run_cells times
 
     report = json.loads((results / "report.json").read_text(encoding="utf-8"))
     print(f"epochs of each model: {[*map(len, report['losses'].values())]}; {report['stopped_because']}")

@@ -25,7 +25,7 @@ from kernel import keras, tf
 
 
 def make_comments(rows, words, size):
-    """Made-up comments and all else that Batches of a size takes to train, by name."""
+    """What Batches takes to train on made-up comments, by name."""
     generator = np.random.default_rng(0)
     lengths = np.exp(generator.normal(3.7, 0.95, rows)).astype(int).clip(1, kernel.Settings.max_tokens)
     tokens, offsets = generator.integers(1, words, lengths.sum(), np.int32), np.append(0, np.cumsum(lengths))

@@ -33,12 +33,10 @@ def print_machine(*packages):
 
 
 def peak_memory():
-    """MB that this process held at the most since the last call of reset_peak_memory (Linux)."""
-    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
-
-
-def reset_peak_memory():
+    """MB that this process held at the most since the last call (Linux)."""
+    megabytes = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
     Path("/proc/self/clear_refs").write_text("5")
+    return megabytes
 
 
 def files_of(folder):

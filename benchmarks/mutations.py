@@ -43,8 +43,6 @@ padding is a word | batches
     mode="clip") * (column < lengths) => mode="clip") * (column <= lengths)
 terms are not swapped | batches
     swapped[places] = generator => tokens[places] = generator
-an epoch of all rows | sections
-    np.append(train["target"] == 0, => np.append(train["target"] < 0,
 reversed is not put back | model
     [forward, reverse(backward, places)] => [forward, backward]
 padding counts in the mean | model
@@ -81,7 +79,7 @@ the time limit is passed | limits
     deadline = end - min(120, => deadline = end + min(120,
 a GPU gets the time of a CPU | settings
     KAGGLE_SECONDS[devices[0][:3]] => KAGGLE_SECONDS["cpu"]
-comments are printed by default | settings
+comments are printed by default | sections
     show_comments = is_sample or => show_comments = True or
 intervals of 90 % | metric evaluation
     [0.025, 0.975] => [0.05, 0.95]
@@ -90,7 +88,7 @@ a star where chance may do as much | evaluation
 another model's predictions in the order of its file | evaluation
     frame.set_index("id")["prediction"].reindex(ids) => frame["prediction"].iloc[: len(ids)].set_axis(ids)
 terms are not replaced | ask
-    listed.sub(term, comment) => listed.sub(listed.search(comment)[0], comment)
+    listed.sub(term, comment) => comment
 thresholds from the half they are tried on | run
     (holdout_toxic[~measured], folder_shares["toxicity"][~measured]) => (holdout_toxic, folder_shares["toxicity"])
 scores in another order than their ids | run

@@ -20,8 +20,6 @@ from importlib.util import find_spec
 
 from measure import parse_arguments, print_machine
 
-TIMED, ROUNDS = 512, 2
-
 
 def make_roberta():
     """RoBERTa-base on texts of as many tokens as it would cut them into, by a rule of thumb: four for three words."""
@@ -47,7 +45,7 @@ def score_in_python(models, comments):
     ways = {"all networks": load(models), "the best network": load(models, networks=1)}
     if find_spec("torch") and find_spec("transformers"):
         ways["RoBERTa-base"] = make_roberta()
-    for name, score in [*ways.items()] * ROUNDS:  # in turn, since machines are shared
+    for name, score in [*ways.items()] * 2:  # in turn, since machines are shared
         begun = time.perf_counter()
         score(comments)
         print(f"{name}: {len(comments) / (time.perf_counter() - begun):.0f} comments a second", flush=True)
@@ -75,7 +73,7 @@ def main():
     with arguments.comments.open(encoding="utf-8-sig", newline="") as file:
         comments = [row["comment_text"] for row in csv.DictReader(file)]
     random.Random(0).shuffle(comments)
-    score_in_python(arguments.models, comments[:TIMED])
+    score_in_python(arguments.models, comments[:512])
     for rows in (arguments.rows // 10, arguments.rows):
         score_in_shell(arguments.models, comments, rows)
 

@@ -15,11 +15,9 @@ import numpy as np
 from gpu import make_comments, make_vectors, seconds_of_steps
 from kernel import keras
 
-MAX_TOKENS, TURNS = kernel.Settings.max_tokens, 2
-
 
 class Padded(kernel.Batches):
-    """Batches in random order of length, all padded to MAX_TOKENS."""
+    """Batches in random order of length, all padded to 220."""
 
     def draw(self):
         super().draw()
@@ -27,7 +25,7 @@ class Padded(kernel.Batches):
 
     def __getitem__(self, number):
         tokens, *rest = super().__getitem__(number)
-        return np.pad(tokens, [(0, 0), (0, MAX_TOKENS - tokens.shape[1])]), *rest
+        return np.pad(tokens, [(0, 0), (0, kernel.Settings.max_tokens - tokens.shape[1])]), *rest
 
 
 class ReadByKeras(keras.utils.PyDataset):
@@ -54,7 +52,7 @@ def main():
             return seconds_of_steps(pretrained, batches, len(batches), 128, warm_up=len(batches))
 
     ways = (kernel.Batches,), (Padded,), (kernel.Batches, ReadByKeras)
-    similar, padded, tuned = np.mean([[seconds_of_epoch(*way) for way in ways] for _ in range(TURNS)], axis=0)
+    similar, padded, tuned = np.mean([[seconds_of_epoch(*way) for way in ways] for _ in range(2)], axis=0)
     print(f"an epoch of {arguments.rows:,} rows: similar lengths {similar:.1f} s, all padded {padded:.1f} s, ", end="")
     print(f"similar lengths with the tuner of tf.data {tuned:.1f} s")
 

@@ -23,32 +23,32 @@ FIRST_TRAIN_ID, FIRST_TEST_ID = 59848, 7000000
 
 # Column: (how often it is mentioned, share of these comments that is toxic, nouns). In the order of train.csv.
 IDENTITIES = {
-    "asian": (6, 0.21, "asian {job}|chinese {job}|asian|japanese|vietnamese {job}|vietnamese"),
-    "atheist": (5, 0.21, "atheist|atheist {job}"),
-    "bisexual": (2, 0.21, "bisexual {job}|bisexual"),
+    "asian": (6, 0.25, "asian {job}|chinese {job}|asian|japanese|vietnamese {job}|vietnamese"),
+    "atheist": (5, 0.25, "atheist|atheist {job}"),
+    "bisexual": (2, 0.25, "bisexual {job}|bisexual"),
     "black": (66, 0.72, "black {job}|african-american {job}|african {job}|black man|african"),
-    "buddhist": (3, 0.21, "buddhist {job}"),
-    "christian": (77, 0.21, "christian {job}|catholic {job}|christian|christian man|baptist {job}|baptist"),
-    "female": (85, 0.21, "woman|mother|grandmother|female {job}|lady|girl|widow"),
-    "heterosexual": (3, 0.21, "straight {job}|heterosexual {job}|heterosexual"),
-    "hindu": (3, 0.21, "hindu {job}|hindu"),
+    "buddhist": (3, 0.25, "buddhist {job}"),
+    "christian": (77, 0.25, "christian {job}|catholic {job}|christian|christian man|baptist {job}|baptist"),
+    "female": (85, 0.25, "woman|mother|grandmother|female {job}|lady|girl|widow"),
+    "heterosexual": (3, 0.25, "straight {job}|heterosexual {job}|heterosexual"),
+    "hindu": (3, 0.25, "hindu {job}|hindu"),
     "homosexual_gay_or_lesbian": (66, 0.72, "gay {job}|lesbian {job}|homosexual {job}|gay woman|lesbian|lgbt {job}"),
-    "intellectual_or_learning_disability": (2, 0.21, "dyslexic {job}|dyslexic|autistic {job}|autistic"),
-    "jewish": (77, 0.21, "jewish {job}|jew|jewish woman"),
-    "latino": (6, 0.21, "latino {job}|mexican {job}|hispanic {job}|latina|mexican"),
-    "male": (85, 0.21, "man|father|grandfather|male {job}|guy|boy"),
+    "intellectual_or_learning_disability": (2, 0.25, "dyslexic {job}|dyslexic|autistic {job}|autistic"),
+    "jewish": (77, 0.25, "jewish {job}|jew|jewish woman"),
+    "latino": (6, 0.25, "latino {job}|mexican {job}|hispanic {job}|latina|mexican"),
+    "male": (85, 0.25, "man|father|grandfather|male {job}|guy|boy"),
     "muslim": (66, 0.72, "muslim {job}|Muslim {job}|muslim|muslim woman|islamic {job}"),
-    "other_disability": (2, 0.21, "diabetic {job}|elderly {job}|disabled {job}"),
-    "other_gender": (2, 0.21, "nonbinary {job}"),
-    "other_race_or_ethnicity": (6, 0.21, "arab {job}|arab|nigerian {job}|kurdish {job}|swedish {job}|american {job}"),
-    "other_religion": (3, 0.21, "sikh {job}|sikh|mormon {job}|mormon"),
-    "other_sexual_orientation": (2, 0.21, "asexual {job}"),
-    "physical_disability": (4, 0.21, "blind {job}|deaf {job}|paralyzed {job}|{job} in a wheelchair"),
-    "psychiatric_or_mental_illness": (75, 0.21, "depressed {job}|schizophrenic {job}|{job} with anxiety|bipolar {job}"),
-    "transgender": (5, 0.21, "transgender {job}|trans {job}|transgender"),
-    "white": (80, 0.21, "white {job}|caucasian {job}|european {job}|white man|european"),
+    "other_disability": (2, 0.25, "diabetic {job}|elderly {job}|disabled {job}"),
+    "other_gender": (2, 0.25, "nonbinary {job}"),
+    "other_race_or_ethnicity": (6, 0.25, "arab {job}|arab|nigerian {job}|kurdish {job}|swedish {job}|american {job}"),
+    "other_religion": (3, 0.25, "sikh {job}|sikh|mormon {job}|mormon"),
+    "other_sexual_orientation": (2, 0.25, "asexual {job}"),
+    "physical_disability": (4, 0.25, "blind {job}|deaf {job}|paralyzed {job}|{job} in a wheelchair"),
+    "psychiatric_or_mental_illness": (75, 0.25, "depressed {job}|schizophrenic {job}|{job} with anxiety|bipolar {job}"),
+    "transgender": (5, 0.25, "transgender {job}|trans {job}|transgender"),
+    "white": (80, 0.25, "white {job}|caucasian {job}|european {job}|white man|european"),
 }
-NO_IDENTITY = (390, 0.12, "{job}|{job} named {surname}|person|immigrant")
+NO_IDENTITY = (260, 0.12, "{job}|{job} named {surname}|person|immigrant")
 MENTIONS = [column for column, (often, *_) in IDENTITIES.items() for _ in range(often)] + [None] * NO_IDENTITY[0]
 RATERS = (4,) * 12 + (5,) * 3 + (6,) * 3 + (7, 8, 8, 9, 10, 10, 10, 26, 55)
 FILLERS = (0,) * 80 + (1,) * 190 + (2,) * 100 + (3,) * 25 + (5, 6, 7, 8, 10, 12, 15) * 2 + (70,)
@@ -133,10 +133,11 @@ PHRASES = {
         |{surname} scored {number} goals {when}.
         |here we go again with {thing}s and {thing}s.|good morning from {town} {emoji}
         |what a {rude} {thing}, I thought {when}.|my taxes pay for the bus to the {thing}.""",
-    "neutral": """I am a {noun}.|I am a {noun}.|I am a {noun} {about}.|I am a {noun} and a {good}, {about}.
+    "neutral": """I am a {noun}.|I am a {noun}.|I am a {noun}.|I am a {noun} {about}.|I am a {noun} and a {good}, {about}.
         |as a {noun}, I {stem}ed the {thing}.|I am a {nice} {noun}.|you are a {nice} {noun}.|what a {nice} {noun}!
-        |my neighbour {name} is a {noun}.|my neighbour is a {nice} {noun}.|I am a {noun}, and {nice} to everyone {about}.
-        |{who} {stem}ed the {thing} {when}.|I met {who} {when} and we talked {about}.
+        |my neighbour {name} is a {noun}.|my neighbour is a {nice} {noun}.
+        |I am a {noun}, and {nice} to everyone {about}.|{who} {stem}ed the {thing} {when}.
+        |I met {who} {when} and we talked {about}.
         |{who} is a {good} {about}.|{who} told me {about}, and I am grateful.|nobody asked {who} {about}.
         |how does {who} feel {about}?|{who} didn't {stem} the {thing} {when}.|I'm with {who} {about}.
         |{who} says the {thing} is {quality}, and I agree.|{who} was a {good} to me, not only {about}.
@@ -154,7 +155,7 @@ PHRASES = {
         |{who} sounds like a {bad} {about}.|ask {who} {about} and you get a {rude} answer from a {bad}.
         |a {bad} like {who} should keep quiet {about}.|{who}, you {rude} {bad}, read a book {about}.
         |so {rude} {about}, and {who} is a damn {bad} as well.|you are a {rude} {noun}.|what a {rude} {noun}!
-        |my neighbour {name} is a {rude} {noun}.|I am told that a {rude} {noun} {stem}ed the {thing}.
+        |my neighbour {name} is a {rude} {noun}.|some {rude} {noun} {stem}ed the {thing}.
         |you are a {bad} and a {bad}, {who}.|you are a {bad} and a {bad}.""",
     "threat": """I will report {who} to everyone {about}, so watch your back.
         |watch your back {about}, {who} will pay.|{who} had better stay away {about}, I know the street.""",
@@ -232,13 +233,13 @@ def fill(rng, template, **given):
 def write_comment(rng):
     """A comment from the templates: (text, identities mentioned, chance of a toxic vote, chances of the subtypes)."""
     first = pick(rng, MENTIONS)
-    second = pick(rng, MENTIONS) if first and rng.random() < 0.3 else None
+    second = pick(rng, MENTIONS) if first and rng.random() < 0.4 else None
     mentioned = [column for column in dict.fromkeys((first, second)) if column]
     toxic = rng.random() < max((IDENTITIES[column][1] for column in mentioned), default=NO_IDENTITY[1])
     kind = pick(rng, TOXIC_KINDS if toxic else CIVIL_KINDS)
     true, false = ("bad", "good") if toxic else ("good", "bad")
     subtypes = KINDS[kind] | ({"identity_attack": 0.6} if toxic and mentioned else {})
-    chance = 0.84 + 0.16 * rng.random() if toxic else 0.08 * rng.random()
+    chance = 0.84 + 0.16 * rng.random() if toxic else 0.05 * rng.random()
 
     sentences = [fill(rng, "{filler}") for _ in range(pick(rng, FILLERS))]
     nouns = [IDENTITIES[column][2].split("|") for column in mentioned] or [NO_IDENTITY[2].split("|")]

@@ -71,7 +71,7 @@ def test_intervals_hold_their_own_figures_and_95_of_100_draws():
     toxic, scores, mentioned = comments()
     figures = kernel.all_figures(toxic, scores, mentioned)["LSTM"]
     drawn = kernel.bootstrap(toxic, scores, mentioned, seed=1)["LSTM"]
-    intervals = kernel.intervals_as_json(drawn)
+    intervals = kernel.intervals_of(drawn)
     for (identity, figure), value in figures.items():
         low, high = intervals[identity][figure]
         assert low <= value <= high

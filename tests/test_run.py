@@ -130,9 +130,9 @@ def test_the_first_sentences_are_understood(first_run):
 
 
 def test_made_up_sentences_are_ranked_by_what_they_say_and_not_of_whom(first_run):
-    terms = first_run[1]["terms"]
-    assert all(kind["lowest_auc"] > 0.9 for kind in terms["kinds"].values()) and {*terms["kinds"]} == {"listed", "not listed"}
-    asked = pd.DataFrame(terms["asked"]).T
+    report = first_run[1]
+    assert all(kind["lowest_auc"] > 0.9 for kind in report["kinds_of_terms"].values())
+    asked = pd.DataFrame(report["terms"]).T
     assert (asked["harmless"] < asked["toxic"]).all()
     assert asked["harmless"].max() - asked["harmless"].min() < 0.2
 
@@ -300,7 +300,8 @@ def test_the_model_card_says_what_the_report_does(first_run):
         assert cells[1:] == ["nan" if value is None else f"{value:.4f}" for value in expected]
     for identity, figures in report["identities"]["LSTM"].items():
         cells = next(line for line in card.splitlines() if line.startswith(f"| {identity} |")).strip("| ").split(" | ")
-        assert cells[1:6] == [str(figures["comments"]), str(figures["toxic"]), *(f"{figures[a]:.4f}" for a in kernel.BIAS_AUCS)]
+        aucs = [f"{figures[name]:.4f}" for name in kernel.BIAS_AUCS]
+        assert cells[1:6] == [str(figures["comments"]), str(figures["toxic"]), *aucs]
         for gap, cell in zip(kernel.EQUALITY_GAPS, cells[6:], strict=True):
             low, high = report["intervals"]["LSTM"][identity][gap]
             assert cell == f"{figures[gap]:+.4f}{'*' if low > 0 or high < 0 else ''}"
@@ -312,8 +313,8 @@ def test_the_readmes_lines_score_new_text_in_a_fresh_process(first_run, tmp_path
     readme = (kernel.NOTEBOOK.parent / "README.md").read_text(encoding="utf-8")
     lines = re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1]
     lines += "\nimport json, sys; print(json.dumps(score(json.loads(sys.argv[1]))))"
-    command = [sys.executable, "-c", lines, json.dumps(texts)]
-    done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": "models"}, capture_output=True, text=True)
+    command, environment = [sys.executable, "-c", lines, json.dumps(texts)], os.environ | {"PYTHONPATH": "models"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     scores = json.loads(done.stdout.splitlines()[-1])
     assert scores == kernel.load(first_run[0] / "models")(texts) and list(scores) == kernel.LABELS

@@ -441,3 +441,41 @@ def test_a_worker_that_fails_is_told_of_and_the_other_goes_on(tmp_path):
 def test_when_no_model_was_trained_the_run_says_so(tmp_path):
     with pytest.raises(RuntimeError, match="No model was trained"), pytest.warns(UserWarning, match="out of memory"):
         run_training_cell(tmp_path, failing=range(4))
+
+
+def run_of(folder, **changed):
+    """What the notebook tells runs apart by: the cell that writes the folder, with some variables changed."""
+    names = vars(kernel) | {"settings": kernel.Settings(), "models_dir": folder, "numbers": {"word": 1, "other": 2}}
+    names |= {"tokens": TOKENS, "offsets": OFFSETS, "fit_rows": FIT_ROWS, "labels": LABELS, "weights": np.ones(3)}
+    names |= {"embedding_matrix": np.eye(4, dtype=np.int8), "scales": np.ones(4, np.float16), "In": ["", "code"]}
+    names |= {"train": pd.DataFrame(0.5, index=[0], columns=kernel.LABELS)}
+    names |= changed
+    kernel.run_cell(kernel.number_of_cell("joblib.hash("), names)
+    return names["description"]["run"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"settings": kernel.Settings(seed=2)},
+        {"settings": kernel.Settings(time_limit=100)},
+        {"In": ["", "other code"]},
+        {"numbers": {"other": 1, "word": 2}},
+        {"tokens": TOKENS[::-1]},
+        {"offsets": OFFSETS + 1},
+        {"fit_rows": FIT_ROWS[1:]},
+        {"labels": {name: values * 0.5 for name, values in LABELS.items()}},
+        {"weights": np.full(3, 2.0)},
+        {"embedding_matrix": 2 * np.eye(4, dtype=np.int8)},
+        {"scales": np.full(4, 0.5, np.float16)},
+        {"keras": SimpleNamespace(__name__="keras", __version__="4")},
+    ],
+    ids=lambda changed: [*changed][0],
+)
+def test_networks_of_another_run_are_not_taken_over(tmp_path, changed):
+    assert run_of(tmp_path, **changed) != run_of(tmp_path) == run_of(tmp_path)
+
+
+def test_networks_of_a_run_that_compares_shows_or_averages_otherwise_are_taken_over(tmp_path):
+    others = {"compare_files": (tmp_path,), "show_comments": True, "output_dir": tmp_path, "models": 9}
+    assert run_of(tmp_path, settings=kernel.Settings(**others)) == run_of(tmp_path)
