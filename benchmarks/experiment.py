@@ -163,7 +163,7 @@ def run_variant(name, settings):
     with ExitStack() as stack:
         for definition, replacement in changes.items():
             stack.enter_context(patch.object(kernel, definition, replacement))
-        run_notebook("scorer_source(In)", settings)
+        run_notebook("joblib.hash(", settings)
         texts = make_texts(kernel.train["comment_text"].iloc[kernel.holdout_rows])
         ensemble = make_ensemble(texts["text"])
         with redirect_stdout(StringIO()):

@@ -12,9 +12,8 @@ CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
 
 
 def run_cell(number, names):
-    """Execute a cell in a dict of names, with its source kept for tracebacks and in `In`, as Jupyter does it."""
+    """Execute a cell in a dict of names, with its source kept for tracebacks, as Jupyter does it."""
     source, name = "".join(CELLS[number]["source"]), f"{NOTEBOOK.name}[{number}]"
-    names.setdefault("In", []).append(source)
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     exec(compile(source, name, "exec"), names)
 

@@ -133,8 +133,9 @@ PHRASES = {
         |{surname} scored {number} goals {when}.
         |here we go again with {thing}s and {thing}s.|good morning from {town} {emoji}
         |what a {rude} {thing}, I thought {when}.|my taxes pay for the bus to the {thing}.""",
-    "neutral": """I am a {noun}.|I am a {noun}.|I am a {noun}.|I am a {noun} {about}.|I am a {noun} and a {good}, {about}.
-        |as a {noun}, I {stem}ed the {thing}.|I am a {nice} {noun}.|you are a {nice} {noun}.|what a {nice} {noun}!
+    "neutral": """I am a {noun}.|I am a {noun}.|I am a {noun}.|I am a {noun} {about}.
+        |I am a {noun} and a {good}, {about}.|as a {noun}, I {stem}ed the {thing}.|I am a {nice} {noun}.
+        |you are a {nice} {noun}.|what a {nice} {noun}!
         |my neighbour {name} is a {noun}.|my neighbour is a {nice} {noun}.
         |I am a {noun}, and {nice} to everyone {about}.|{who} {stem}ed the {thing} {when}.
         |I met {who} {when} and we talked {about}.

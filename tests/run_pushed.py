@@ -35,7 +35,7 @@ def refuse_outside(event, path):
 def main():
     notebook, kaggle_input = sys.argv[1:]
     cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
-    names, place = {"__name__": "__main__", "In": []}, 'Path("/kaggle/input")'
+    names, place = {"__name__": "__main__"}, 'Path("/kaggle/input")'
     os.environ["MPLBACKEND"] = "agg"
     os.environ["MPLCONFIGDIR"] = tempfile.mkdtemp(dir=HERE)
     sys.addaudithook(refuse)
@@ -43,7 +43,6 @@ def main():
         if cell["cell_type"] == "code":
             source, name = "".join(cell["source"]).replace(place, f"Path({kaggle_input!r})"), f"pushed[{number}]"
             linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-            names["In"].append(source)
             exec(compile(source, name, "exec"), names)
 
 

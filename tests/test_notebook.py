@@ -134,7 +134,7 @@ def test_stored_outputs_hold_no_warning_no_path_and_no_time():
 
 
 def test_stored_outputs_show_pictures_and_end_with_the_final_score():
-    assert sum("image/png" in output.get("data", {}) for output in outputs()) == 4
+    assert sum("image/png" in output.get("data", {}) for output in outputs()) == 3
     texts = [
         text for cell in CODE_CELLS[-3:] for output in cell.values[0]["outputs"] for text in output.get("text", "")
     ]

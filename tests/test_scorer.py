@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 
-CELLS = ["".join(cell["source"]) for cell in kernel.CELLS if cell["cell_type"] == "code"]
+PARTS = kernel.csv_rows, kernel.cut, kernel.recurrent, kernel.load, kernel.main  # whose cells make toxicity.py
 NUMBERS = {word: number for number, word in enumerate(["the", "cat", "idiot", "!", "do", "n't", "house"], 1)}
 MAX_TOKENS = 6
 TRAINED_WORDS = (0, 3)  # of each network
@@ -60,7 +60,7 @@ def save(folder, networks, **changed):
     description = {"labels": kernel.LABELS, "max_tokens": MAX_TOKENS, "words": [*NUMBERS], "scales": scales.tolist()}
     description |= {"calibration": CALIBRATION} | changed
     kernel.write_models(folder, description, [f"model_{number}" for number in (2, 1)])
-    kernel.write_atomically(folder / "toxicity.py", kernel.scorer_source(CELLS))
+    kernel.write_atomically(folder / "toxicity.py", kernel.scorer_source(*PARTS))
     return folder
 
 
@@ -258,20 +258,6 @@ def test_toxicity_py_is_made_of_the_marked_cells_and_no_longer_than_170_lines(fo
     }
     assert "keras" not in source.replace("Keras' LSTM", "").lower() and "tensorflow" not in source
     assert ast.get_docstring(ast.parse(source))
-
-
-def test_of_cells_that_ran_twice_the_last_counts():
-    cells = [
-        "",
-        "# toxicity.py: a\nfirst = 1",
-        "x = 2",
-        "# toxicity.py: b\nsecond = 1",
-        "# toxicity.py: a\nfirst = 3\n",
-    ]
-    source = kernel.scorer_source(cells)
-    assert (
-        source.index("first = 3") < source.index("second = 1") and "first = 1" not in source and "x = 2" not in source
-    )
 
 
 ROWS = [["id", "comment_text", "a note"], ["007", 'the "cat",\nidiot', "é"], ["8", "", ""], ["9", "idiot !", "x,y"]]

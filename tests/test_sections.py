@@ -131,7 +131,7 @@ def test_odd_comments_cost_no_result(folder, tmp_path):
     settings = {"input_dir": tmp_path, "vector_files": VECTORS}
     settings |= {"output_dir": tmp_path / "results", "models": 1, "epochs": 1, "lstm_units": 8}
     names = run_sections("12 Report", **settings)
-    assert len(names["submission"]) == 50 and names["submission"]["prediction"].between(0, 1).all()
+    assert len(names["submissions"]) == 50 and names["submissions"]["LSTM"].between(0, 1).all()
     assert list(names["score"]("a comment")) == ["toxicity"]  # nobody knows of the others
     rows = json.loads((tmp_path / "results" / "report.json").read_text())["rows"]
     assert rows["fitted"] + rows["held_out"] == ROWS and rows["scored"] == 50

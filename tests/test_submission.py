@@ -15,9 +15,8 @@ GOOD = np.array([0.25, 0.0, 1.0, 0.1])
 
 def test_submission_holds_ids_as_text_in_order_with_their_predictions(tmp_path):
     path = tmp_path / "submission.csv"
-    returned = kernel.write_submission(path, IDS, GOOD)
+    kernel.write_submission(path, IDS, GOOD)
     assert path.read_bytes() == b"id,prediction\n007,0.25\n7,0.0\n1e5,1.0\n00a1,0.1\n"
-    assert list(returned["id"]) == list(IDS) and list(returned["prediction"]) == list(GOOD)
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -447,7 +447,7 @@ def run_of(folder, **changed):
     """What the notebook tells runs apart by: the cell that writes the folder, with some variables changed."""
     names = vars(kernel) | {"settings": kernel.Settings(), "models_dir": folder, "numbers": {"word": 1, "other": 2}}
     names |= {"tokens": TOKENS, "offsets": OFFSETS, "fit_rows": FIT_ROWS, "labels": LABELS, "weights": np.ones(3)}
-    names |= {"embedding_matrix": np.eye(4, dtype=np.int8), "scales": np.ones(4, np.float16), "In": ["", "code"]}
+    names |= {"embedding_matrix": np.eye(4, dtype=np.int8), "scales": np.ones(4, np.float16)}
     names |= {"train": pd.DataFrame(0.5, index=[0], columns=kernel.LABELS)}
     names |= changed
     kernel.run_cell(kernel.number_of_cell("joblib.hash("), names)
@@ -459,7 +459,7 @@ def run_of(folder, **changed):
     [
         {"settings": kernel.Settings(seed=2)},
         {"settings": kernel.Settings(time_limit=100)},
-        {"In": ["", "other code"]},
+        {"train_one": kernel.rate_factor},  # the code of another cell
         {"numbers": {"other": 1, "word": 2}},
         {"tokens": TOKENS[::-1]},
         {"offsets": OFFSETS + 1},
