@@ -15,7 +15,7 @@ PYTHON = python3
 VENV = .venv
 VENV_PYTHON = $(VENV)/bin/python
 JUPYTER = $(VENV)/bin/jupyter
-OUTPUT = "$${KERNEL_OUTPUT_DIR:-.}"
+OUTPUT = "$$($(PYTHON) -c 'import os; print(os.path.expanduser(os.environ.get("KERNEL_OUTPUT_DIR") or "."))')"
 # what is stored and tested is the run with the default settings, whatever the caller's environment says
 DEFAULT_SETTINGS = env $$(env | sed -n 's/^\(KERNEL_[A-Z_]*\)=.*/-u \1/p')
 

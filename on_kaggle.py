@@ -6,15 +6,17 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import requests
 
 ROOT = Path(__file__).parent
 METADATA = json.loads((ROOT / "kernel-metadata.json").read_text(encoding="utf-8"))
-OUTPUT = Path(os.environ.get("KERNEL_OUTPUT_DIR") or ".")
+OUTPUT = Path(os.environ.get("KERNEL_OUTPUT_DIR") or ".").expanduser()
 NOT_LOGGED_IN = """Not logged in to Kaggle, or no longer. Run `.venv/bin/kaggle auth login --force`, or save an
 API token from your Kaggle settings (Settings > API > Generate New Token) as ~/.kaggle/access_token."""
 
@@ -112,13 +114,14 @@ def results(api, kernel):
         report = json.loads((folder / "report.json").read_bytes())
         read_out(report)
         check_submission(folder / "submission.csv", report["rows"]["scored"])
+        model_files(folder / "models")
     except FileNotFoundError as error:
         sys.exit(f"The run left no {Path(error.filename).name}. What it left is in {folder}.")
     except KeyError as error:
         sys.exit(f"The report in {folder} is not of this notebook: it has no {error}.")
     except ValueError as error:
         sys.exit(f"The results in {folder} are not valid: {error}")
-    print(f"submission.csv is valid: {report['rows']['scored']:,} predictions")
+    print(f"submission.csv is valid: {report['rows']['scored']:,} predictions; models/ is whole")
     print(f"To publish the models: KERNEL_OUTPUT_DIR={folder} make publish")
 
 
@@ -152,6 +155,29 @@ def check_submission(path, scored):
         raise ValueError("submission.csv has predictions outside 0 … 1")
 
 
+def model_files(folder):
+    """The files that models.json names and those that go with them, each opened: the client takes an error page for a
+    file. Ends the program where one is not what a run wrote.
+    """
+    path = folder / "models.json"
+    try:
+        run = json.loads(path.read_bytes())
+        for path in (folder / name for name in run["networks"]):
+            if str(dict(np.load(path))["run"]) != run["run"]:
+                raise ValueError("it is of another run")
+        path = folder / "vectors.npy"
+        if (rows := len(np.load(path, mmap_mode="r"))) != len(run["words"]) + 2:
+            raise ValueError(f"it holds {rows:,} vectors, models.json {len(run['words']):,} words")
+        path = folder / "toxicity.py"
+        compile(path.read_bytes(), path, "exec")
+        path = folder / "README.md"
+        if not path.read_text(encoding="utf-8").startswith("# Model card"):
+            raise ValueError("it is no model card")
+    except Exception as error:
+        sys.exit(f"{path} is not what the run wrote: {error}")
+    return [folder / name for name in ("models.json", "vectors.npy", "toxicity.py", "README.md", *run["networks"])]
+
+
 def submit(api, kernel):
     """Submits the last version to the competition."""
     version = completed_version(api, kernel)
@@ -176,7 +202,7 @@ def publish(api, kernel):
     variation = {"ownerSlug": owner, "modelSlug": slug, "framework": "other", "instanceSlug": "lstm"}
     # fastText's word vectors, which may be among the files, pass their licence on
     described = {"model": model, "model-instance": variation | {"licenseName": "CC BY-SA 3.0"}}
-    folder = client_folder(card.parent.iterdir(), described)
+    folder = client_folder(model_files(card.parent), described)
     if is_new:
         accepted(api.model_create_new(folder))
     answer = accepted(publish_files(api, folder, f"{kernel}/other/lstm"))
@@ -196,14 +222,15 @@ def publish_files(api, folder, variation):
 
 
 def reason(error):
-    """Why a request failed, in Kaggle's words, which the client drops."""
+    """Why a request failed, in Kaggle's words, which the client drops; a link without its query, which may be signed."""
+    said = re.sub(r"\?[^\s'\")]+", "", str(error))
     if error.response is None:
-        return f"Kaggle cannot be reached: {error}"
+        return f"Kaggle cannot be reached: {said}"
     if error.response.status_code == 401:
         return NOT_LOGGED_IN
     with contextlib.suppress(KeyError, TypeError, ValueError):
         return f"Kaggle refuses: {error.response.json()['error']['message']}"
-    return f"Kaggle refuses: {error}"
+    return f"Kaggle refuses: {said}"
 
 
 def main():

@@ -2,8 +2,7 @@
 
 Trains variants of the notebook's model on the comments in FOLDER (the competition's layout, word vectors beside them)
 and compares each with the default: the same split, 70 % to fit, number of models, seeds and epochs. Without names it
-trains all; "A + B" does both. With --keep FOLDER what is trained stays there, and is not trained again. The held-out
-texts are among those that all models but the first learn with the scores of earlier ones; their labels are not used. A
+trains all; "A + B" does both. With --keep FOLDER what is trained stays there, and is not trained again. A
 row has the final score of each model, mean and standard deviation, how far that lies above the default's, with its
 standard error, seconds an epoch, and of the average of the models:
 
@@ -26,6 +25,7 @@ import tempfile
 import time
 from collections import ChainMap
 from contextlib import ExitStack, redirect_stdout
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -106,6 +106,13 @@ def trained_dropout(share, dropout=kernel.layers.Dropout):
     return SimpleNamespace(**vars(kernel.layers) | {"Dropout": lambda _: dropout(share)})
 
 
+class Scaled(kernel.DenseEmbedding):
+    """Trained vectors that stand `scale` times as far from zero as their table, so Adam moves them as much faster."""
+
+    def call(self, tokens):
+        return self.scale * super().call(tokens)
+
+
 # name: settings, by their names, and definitions of the notebook that are replaced
 VARIANTS = {
     "default": {},
@@ -116,6 +123,9 @@ VARIANTS = {
     "trained: words of 10": {"FREQUENT": 10},
     "trained: 32 wide": {"TRAINED_WIDTH": 32},
     "trained: dropout 0.2": {"layers": trained_dropout(0.2)},
+    "trained: gradient as slices": {"DenseEmbedding": kernel.layers.Embedding},
+    "trained: rate x 3": {"DenseEmbedding": type("Faster", (Scaled,), {"scale": 3.0})},
+    "trained: rate / 3": {"DenseEmbedding": type("Slower", (Scaled,), {"scale": 1 / 3})},
     "dropout: 0.2": {"SPATIAL_DROPOUT": 0.2},
     "dropout: 0.45": {"SPATIAL_DROPOUT": 0.45},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
@@ -127,29 +137,17 @@ VARIANTS = {
 }
 
 
-def make_ensemble(texts):
-    """The notebook's Ensemble, with which models also score texts, a Series, and then the holdout: as unknown comments,
-    in front of the test comments.
-    """
+def batches_of(texts):
+    """Batches of texts, a Series, to predict."""
     places, offsets, words = kernel.tokenize(texts, kernel.settings.max_tokens)
-    number_of_place = np.array([kernel.number_of(word, kernel.numbers) for word in words], np.int32)
-    tokens = np.append(kernel.tokens, number_of_place[places])
-    first, offsets = len(kernel.offsets) - 1, np.append(kernel.offsets, kernel.offsets[-1] + offsets[1:])
-    unknown = np.append(kernel.holdout_rows, kernel.test_rows)
-    labels, weights = {name: of.copy() for name, of in kernel.labels.items()}, kernel.weights.copy()
-    for values in labels.values():
-        values[unknown] = np.nan
-    weights[unknown] = 1
-    to_learn = kernel.fit_rows, kernel.batch_size, weights, kernel.surplus, kernel.identity_terms
-    make_batches = partial(kernel.Batches, tokens, offsets, *to_learn)
-    to_score = kernel.Batches(tokens, offsets, np.append(np.arange(first, len(offsets) - 1), unknown))
-    to_train = kernel.settings, np.inf, kernel.frequent_words, make_batches, labels
-    return kernel.Ensemble(*to_train, to_score, pd.Series(unknown), kernel.description)
+    tokens = np.array([kernel.number_of(word, kernel.numbers) for word in words], np.int32)[places]
+    return kernel.Batches(tokens, offsets, np.arange(len(texts)))
 
 
 def run_variant(name, settings):
     """The texts; scores of each model, float (models, texts and holdout); seconds an epoch, list."""
-    changes, seconds, train_model = dict(ChainMap(*map(VARIANTS.get, name.split(" + ")))), [], kernel.train_model
+    changes, seconds, scores = dict(ChainMap(*map(VARIANTS.get, name.split(" + ")))), [], []
+    train_model, predict = kernel.train_model, kernel.predict
 
     def timed(model, batches, schedule):
         begun = time.perf_counter()
@@ -157,19 +155,24 @@ def run_variant(name, settings):
         seconds.append((time.perf_counter() - begun) / len(losses))
         return losses
 
-    changes |= {"train_model": timed, "plot_bias": lambda *_: None, "BASELINE_ROWS": 1_000}
+    def predict_more(model, batches):
+        scored = predict(model, batches)
+        of_texts = predict(model, batches_of(texts["text"]))
+        scores.append(np.append(of_texts[:, 0], scored[: len(kernel.holdout_rows), 0]))
+        return scored
+
+    changes |= {"train_model": timed, "predict": predict_more, "plot_bias": lambda *_: None, "BASELINE_ROWS": 1_000}
     changes["NOT_LEARNED"] = kernel.NOT_LEARNED | {"models"}  # those that stand there serve a longer row of models, too
     settings = settings | {key: changes.pop(key) for key in [*changes] if key in kernel.Settings.__annotations__}
     with ExitStack() as stack:
         for definition, replacement in changes.items():
             stack.enter_context(patch.object(kernel, definition, replacement))
-        run_notebook("joblib.hash(", settings)
+        run_notebook("Ensemble(", settings)
         texts = make_texts(kernel.train["comment_text"].iloc[kernel.holdout_rows])
-        ensemble = make_ensemble(texts["text"])
+        ensemble = replace(kernel.ensemble, deadline=np.inf)
         with redirect_stdout(StringIO()):
-            kernel.train_models(ensemble, kernel.devices[0], keras.config.dtype_policy(), kernel.pretrained[0])
-    scored = len(texts) + len(kernel.holdout_rows)
-    return texts, np.array([scores[:scored, 0] for scores in ensemble.scores.values()]), seconds
+            kernel.train_models(ensemble, keras.config.dtype_policy(), kernel.devices[0], kernel.pretrained[0])
+    return texts, np.array(scores), seconds
 
 
 def figures(texts, scores):

@@ -88,26 +88,6 @@ def test_intervals_hold_their_own_figures_when_the_time_was_short():
     assert ((low <= figures) & (figures <= high)).all()
 
 
-def test_only_a_gap_that_is_more_than_chance_has_a_star(monkeypatch):
-    monkeypatch.setattr(kernel, "RESAMPLES", 50)
-    toxic, scores, mentioned = comments()
-    black, white = mentioned["black"], mentioned["white"]
-    scores["LSTM"] += 0.3 * (black & ~toxic) - 0.3 * (white & toxic)
-    mentioned["male"] = toxic  # there is no gap of harmless comments
-    bias = kernel.all_figures(toxic, scores, mentioned)["LSTM"].unstack().loc[kernel.IDENTITIES, [*kernel.PANELS]]
-    bias.insert(0, "comments", mentioned.sum())
-    drawn = kernel.bootstrap(toxic, scores, mentioned, seed=1)["LSTM"]
-    text = kernel.with_stars(bias, drawn)
-    assert text.at["black", "negative_aeg"] == f"{bias.at['black', 'negative_aeg']:+.4f}*"
-    assert text.at["white", "positive_aeg"] == f"{bias.at['white', 'positive_aeg']:.4f}*"
-    assert text.at["black", "positive_aeg"] == f"{bias.at['black', 'positive_aeg']:+.4f}"
-    assert "*" not in text.at["male", "negative_aeg"]
-    assert text.at["jewish", "bpsn_auc"] == f"{bias.at['jewish', 'bpsn_auc']:.4f}"
-    assert list(text["comments"]) == list(mentioned.sum())
-    touching = pd.concat([drawn * 0, drawn.abs()])  # half of the draws are 0
-    assert "*" not in kernel.with_stars(bias, touching).to_string()
-
-
 @pytest.fixture
 def picture(monkeypatch):
     """What plot_bias draws, a matplotlib figure."""
@@ -243,7 +223,7 @@ def evaluation():
     predicted = np.column_stack([scores["LSTM"] / 2, generator.random((ROWS, 6))])
     names = {"In": [], "train": train, "holdout_rows": np.arange(ROWS), "groups": np.arange(ROWS), "description": {}}
     names |= {"holdout_toxic": toxic, "holdout_mentioned": mentioned, "labels_to_balance": toxic[:, None]}
-    names |= {"ensemble": SimpleNamespace(scores={"a": predicted * 0.9, "b": predicted * 1.1}), "end": np.inf}
+    names |= {"ensemble": SimpleNamespace(mean_scores=lambda: predicted), "end": np.inf}
     names |= {"other_scores": scores[["TF-IDF"]], "settings": kernel.Settings(), "show_comments": False}
     names = vars(kernel) | names
     with pytest.MonkeyPatch.context() as patch:

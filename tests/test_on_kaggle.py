@@ -1,5 +1,6 @@
 """on_kaggle.py, through `make`: the real client talks to a server on loopback that stands in for Kaggle."""
 
+import io
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 
 import jsonschema
 import nbformat
+import numpy as np
 import pytest
 from slugify import slugify
 
@@ -59,6 +61,22 @@ REPORT = {
 SUBMISSION = "id,prediction\n7000000,0\n7000001,0.5\n7000002,1.0\n"
 CARD = "# Model card\n\n**Limits.** “Words” – and < 5 figures.\n"
 
+
+def saved(save, *arrays, **named):
+    """What one of NumPy's functions writes into a file, bytes."""
+    file = io.BytesIO()
+    save(file, *arrays, **named)
+    return file.getvalue()
+
+
+MODELS = {  # a folder of two words and one network
+    "README.md": CARD.encode(),
+    "toxicity.py": b"score = len\n",
+    "models.json": b'{"run": "a run", "words": ["a", "word"], "networks": ["model_1.npz"]}',
+    "vectors.npy": saved(np.save, np.zeros((4, 3), np.int8)),
+    "model_1.npz": saved(np.savez, run="a run", weight=np.ones(2)),
+}
+
 FORBIDDEN = (403, {"error": {"code": 403, "message": "Permission 'kernels.get' was denied"}})
 UNKNOWN = (404, {"code": 404, "message": "Not found"})
 CREATED = {"id": 7, "url": "https://www.kaggle.com/models/somebody/a-model"}
@@ -73,7 +91,7 @@ def session(status, **others):
 
 
 def outputs(**files):
-    """An answer that lists these files of a run, one a page, as the client follows them."""
+    """An answer that lists these files of a run, one a page, as the client follows them, each below its last name."""
 
     def page(request):
         number = int(request.get("pageToken") or 0)
@@ -81,7 +99,13 @@ def outputs(**files):
         more = {"nextPageToken": str(number + 1)} if number + 1 < len(files) else {}
         return {"files": [{"fileName": name, "url": f"http://localhost/{name}"}]} | more
 
-    return session("COMPLETE", ListKernelSessionOutput=page) | files
+    return session("COMPLETE", ListKernelSessionOutput=page) | {Path(name).name: of for name, of in files.items()}
+
+
+def whole_run(**changed):
+    """The files of a whole run: some text or bytes in place of its own."""
+    models = {f"models/{name}": content for name, content in MODELS.items()}
+    return {"report.json": json.dumps(REPORT), "submission.csv": SUBMISSION} | models | changed
 
 
 class Kaggle(BaseHTTPRequestHandler):
@@ -106,7 +130,8 @@ class Kaggle(BaseHTTPRequestHandler):
         answer = answer(request) if callable(answer) else answer
         status, answer = answer if isinstance(answer, tuple) else (200, answer)
         self.send_response(status)
-        content = json.dumps(answer).encode() if isinstance(answer, dict) else answer.encode()
+        content = json.dumps(answer) if isinstance(answer, dict) else answer
+        content = content if isinstance(content, bytes) else content.encode()
         self.send_header("Content-Type", "application/json" if isinstance(answer, dict) else "text/plain")
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Last-Modified", "Tue, 01 Jan 2019 00:00:00 GMT")
@@ -333,18 +358,17 @@ def test_report_has_what_is_read_out():
 
 
 def test_results_are_fetched_read_out_and_checked(tmp_path):
-    files = {"models.json": "{}", "report.json": json.dumps(REPORT), "submission.csv": SUBMISSION}
-    made = make("results", tmp_path, outputs(**files))
+    made = make("results", tmp_path, outputs(**whole_run()))
     assert made.status == 0, made.output
     folder = Path("results/version_3")
-    assert {path.name: path.read_text() for path in (tmp_path / folder).iterdir()} == files
+    assert {path.name: path.read_bytes() for path in (tmp_path / folder / "models").iterdir()} == MODELS
     for line in (
         "Final score on the holdout: 0.9691, 95 % interval 0.8944 … 0.9924",
         "Other models: TF-IDF 0.8977, CNN unknown",
         "Final score on the private leaderboard: 0.9454",
         "Models averaged: 8. Training ended with: time limit",
         "Worst identity: black",
-        "submission.csv is valid: 3 predictions",
+        "submission.csv is valid: 3 predictions; models/ is whole",
         f"To publish the models: KERNEL_OUTPUT_DIR={folder} make publish",
     ):
         assert line in made.output.splitlines()
@@ -396,6 +420,40 @@ def test_what_is_no_report_is_told(tmp_path, report, said):
     assert said in made.output
 
 
+ERROR_PAGE = "<!doctype html><title>503</title>"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *((name, ERROR_PAGE) for name in MODELS),
+        ("model_1.npz", MODELS["model_1.npz"][:-30]),
+        ("model_1.npz", saved(np.savez, run="another run", weight=np.ones(2))),
+        ("vectors.npy", saved(np.save, np.zeros((5, 3), np.int8))),
+    ],
+)
+def test_a_file_of_the_models_that_did_not_arrive_as_it_was_is_told(tmp_path, name, content):
+    made = make("results", tmp_path, outputs(**whole_run(**{f"models/{name}": content})))
+    assert made.status != 0
+    assert f"results/version_3/models/{name} is not what the run wrote" in made.output
+
+
+def test_results_are_where_the_notebook_would_write_too(tmp_path):
+    """A ~ is the home folder for all of them."""
+    answers, environment = outputs(**whole_run()), LOGGED_IN | {"KERNEL_OUTPUT_DIR": "~/run"}
+    made = make("results", tmp_path, answers, environment)
+    assert made.status == 0, made.output
+    assert (tmp_path / "home" / "run" / "results" / "version_3" / "report.json").exists()
+
+
+def test_no_signed_link_is_told(tmp_path):
+    """Of a file whose server is away."""
+    page = {"files": [{"fileName": "report.json", "url": "https://127.0.0.1:1/report.json?Signature=secret"}]}
+    made = make("results", tmp_path, session("COMPLETE", ListKernelSessionOutput=page))
+    assert made.status != 0 and "Kaggle cannot be reached" in made.output and "report.json" in made.output
+    assert "secret" not in made.output
+
+
 # --- submit ---
 
 
@@ -431,9 +489,6 @@ def test_refused_submission_is_a_failure_with_a_reason(tmp_path, answer):
 
 # --- publish ---
 
-FILES = {"README.md": CARD, "toxicity.py": "score = len\n", "models.json": "{}", "model_1.npz": "weights"}
-
-
 def model_answers(**others):
     """Answers of a Kaggle that has the model and its variation already, and takes files."""
 
@@ -449,23 +504,21 @@ def model_answers(**others):
         "CreateModelInstanceVersion": CREATED,
         "UpdateModel": CREATED,
     }
-    return answers | dict.fromkeys(FILES, "") | others
+    return answers | dict.fromkeys(MODELS, "") | others
 
 
 def publish(folder, answers):
     """Runs `make publish` on a folder with models."""
     models = folder / "results" / "version_3" / "models"
     models.mkdir(parents=True)
-    for name, text in FILES.items():
-        (models / name).write_text(text, encoding="utf-8")
-    made = make("publish", folder, answers, LOGGED_IN | {"KERNEL_OUTPUT_DIR": "results/version_3"})
-    assert {path.name: path.read_text(encoding="utf-8") for path in models.iterdir()} == FILES
-    return made
+    for name, content in (MODELS | {"notes.txt": b"not of the run"}).items():
+        (models / name).write_bytes(content)
+    return make("publish", folder, answers, LOGGED_IN | {"KERNEL_OUTPUT_DIR": "results/version_3"})
 
 
 def assert_files_arrived(made, listed):
-    assert {name: made.request[name].decode() for name in FILES} == FILES
-    assert {file["token"] for file in listed} == {f"token of {name}" for name in FILES}
+    assert {name: made.request[name] for name in MODELS} == MODELS
+    assert {file["token"] for file in listed} == {f"token of {name}" for name in MODELS}  # and no others
 
 
 def test_models_become_a_new_private_model(tmp_path):

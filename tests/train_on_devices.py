@@ -70,7 +70,7 @@ def main(workers, precision, models, output):
         )
         pretrained = [kernel.pretrained_vectors(matrix, device) for device in devices]
         with ThreadPoolExecutor(workers) as pool:
-            [*pool.map(partial(kernel.train_models, ensemble), devices, [precision] * workers, pretrained)]
+            [*pool.map(partial(kernel.train_models, ensemble, precision), devices, pretrained)]
     names = sorted(ensemble.scores)
     np.savez(
         output,
