@@ -41,6 +41,8 @@ vectors of the word before | vectors
     columns[-1][number] = => columns[-1][number - 1] =
 padding is a word | batches
     mode="clip") * (column < lengths) => mode="clip") * (column <= lengths)
+the same replacements in each batch | batches
+    default_rng([self.swap_seed, number]) => default_rng(self.swap_seed)
 terms are not swapped | batches
     swapped[places] = generator => tokens[places] = generator
 reversed is not put back | model
@@ -49,6 +51,8 @@ padding counts in the mean | model
     ops.sum(ops.where(is_word, sequence, 0.0), axis=1) => ops.sum(sequence, axis=1)
 an unknown label is 0 | model
     ops.mean(ops.where(known, losses, 0.0) => ops.mean(losses
+pairs that weigh a tenth | model
+    PAIRS_WEIGHT = 0.3 => PAIRS_WEIGHT = 0.03
 the pairs the wrong way round | model
     ops.softplus(ops.transpose(logits) - logits) => ops.softplus(logits - ops.transpose(logits))
 the state's bias of a GRU is forgotten | scorer
@@ -61,8 +65,18 @@ the calibration turns the order round | scorer evaluation
     sigmoid(b - a * np.log( => sigmoid(b + a * np.log(
 the last weights in place of their average | training
     {"use_ema": True, => {"use_ema": False,
+an average that forgets ten times as fast | training
+    min(100, max(2, len(batches) / 4)) => min(10, max(2, len(batches) / 40))
+no weight decay | training
+    weight_decay=1e-3 => weight_decay=0.0
+a gradient that comes as slices | training
+    self.compute_dtype) * 1, tokens => self.compute_dtype), tokens
+trained words in every model | training
+    ensemble.frequent_words * (number % 2) => ensemble.frequent_words
+scores in another order than their ids | training
+    ensemble.ids, test_scores) => ensemble.ids, test_scores[::-1])
 all models have one seed | training
-    set_random_seed(settings.seed + number) => set_random_seed(settings.seed)
+    random.seed(settings.seed + number) => random.seed(settings.seed)
 scores in the order of the batches | training
     scores[batches.order] = sigmoid( => scores[np.sort(batches.order)] = sigmoid(
 every epoch draws alike | training
@@ -74,7 +88,7 @@ the clock does not end a training | training limits
 another model is begun too late | training
     begun + ANOTHER * longest => begun - ANOTHER * longest
 networks of other comments are taken over | training run
-    sorted({*In}), data]) => sorted({*In})])
+    cells_of(code), data]) => cells_of(code)])
 the time limit is passed | limits
     deadline = end - min(120, => deadline = end + min(120,
 a GPU gets the time of a CPU | settings
@@ -83,16 +97,12 @@ comments are printed by default | sections
     show_comments = is_sample or => show_comments = True or
 intervals of 90 % | metric evaluation
     [0.025, 0.975] => [0.05, 0.95]
-a star where chance may do as much | evaluation
-    (low[gap] > 0) | (high[gap] < 0) => (high[gap] > 0) | (low[gap] < 0)
 another model's predictions in the order of its file | evaluation
     frame.set_index("id")["prediction"].reindex(ids) => frame["prediction"].iloc[: len(ids)].set_axis(ids)
 terms are not replaced | ask
     listed.sub(term, comment) => comment
 thresholds from the half they are tried on | run
     (holdout_toxic[~measured], folder_shares["toxicity"][~measured]) => (holdout_toxic, folder_shares["toxicity"])
-scores in another order than their ids | run
-    "submission.csv", test["id"], ensemble.test_scores()[ => "submission.csv", test["id"], ensemble.test_scores()[::-1][
 no calibration in the folder | run
     description["calibration"] = [fit_calibration => description["fitted"] = [fit_calibration
 gaps of another model | run
