@@ -222,7 +222,7 @@ def publish_files(api, folder, variation):
 
 
 def reason(error):
-    """Why a request failed, in Kaggle's words, which the client drops; a link without its query, which may be signed."""
+    """Why a request failed, in Kaggle's words, which the client drops; of a link no query, which may be signed."""
     said = re.sub(r"\?[^\s'\")]+", "", str(error))
     if error.response is None:
         return f"Kaggle cannot be reached: {said}"

@@ -489,6 +489,7 @@ def test_refused_submission_is_a_failure_with_a_reason(tmp_path, answer):
 
 # --- publish ---
 
+
 def model_answers(**others):
     """Answers of a Kaggle that has the model and its variation already, and takes files."""
 

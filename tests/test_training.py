@@ -216,8 +216,8 @@ def make_word_model(optimizer):
 def test_an_overflow_of_one_occurrence_of_a_word_skips_the_step(half_precision, gradients):
     """The gradient of the word's vector overflows alone, the infinite part of it before a finite one and behind it."""
     model = make_word_model(mixed_precision.LossScaleOptimizer(kernel.keras.optimizers.SGD(1.0)))
-    for gradients, moved in ((gradients, [0, 0, 0]), ([0.5, 0.5], [0, -1, 0])):
-        model.train_on_batch(np.array([[1, 1]]), np.array(gradients, np.float32)[None, :, None])
+    for labels, moved in ((gradients, [0, 0, 0]), ([0.5, 0.5], [0, -1, 0])):
+        model.train_on_batch(np.array([[1, 1]]), np.array(labels, np.float32)[None, :, None])
         assert np.array_equal(model.get_weights()[0].ravel(), moved)
 
 
