@@ -2,8 +2,9 @@
 
 Needs no data: 1.62 million comments to fit, with lengths like the competition's, are made of random words. In full and
 in half precision it prints rows a second, milliseconds a step and seconds an epoch on one GPU, and how long as many
-models as there are GPUs take on one of them, and side by side on all. On a CPU, with fewer --rows, --words and --steps,
-it shows that it works, and with --workers, which sets as many logical CPUs, what these gain.
+models as there are GPUs, twice, take on one of them, and side by side on all; beside it the median step and the longest
+one, in which another model may have begun. On a CPU, with fewer --rows, --words and --steps, it shows that it works,
+and with --workers, which sets as many logical CPUs, what these gain.
 """
 
 import tempfile
@@ -14,6 +15,7 @@ from functools import partial
 from io import StringIO
 from pathlib import Path
 from threading import Event
+from unittest.mock import patch
 
 from measure import parse_arguments, print_machine
 
@@ -60,8 +62,22 @@ def seconds_of_steps(pretrained, batches, steps, units, warm_up=20):
     return time.perf_counter() - schedule.timed_from
 
 
+class Watched(kernel.Schedule):
+    """Notes the seconds at which the steps of each model begin."""
+
+    begun = []
+
+    def on_train_begin(self, logs=None):
+        self.begun.append([])
+        self.times = self.begun[-1]
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.times.append(time.perf_counter())
+        super().on_train_batch_begin(batch, logs)
+
+
 def seconds_of_models(devices, pretrained, models, comments, units):
-    """Seconds that so many models take, an epoch each, side by side on the devices."""
+    """Seconds that so many models take, an epoch each, side by side on the devices; and each of their steps."""
 
     def make_batches(seed, labels, extra):
         return kernel.Batches(**comments | {"seed": seed, "labels": labels, "extra": extra})
@@ -73,9 +89,11 @@ def seconds_of_models(devices, pretrained, models, comments, units):
         settings = kernel.Settings(output_dir=Path(folder), models=models, epochs=1, lstm_units=units)
         to_train = settings, np.inf, 1_000, make_batches, comments["labels"]
         ensemble = kernel.Ensemble(*to_train, to_score, ids, {"run": ""})
-        policies, begun = [keras.config.dtype_policy()] * len(devices), time.perf_counter()
-        list(pool.map(partial(kernel.train_models, ensemble), devices, policies, pretrained))
-        return time.perf_counter() - begun
+        train_on, begun = partial(kernel.train_models, ensemble, keras.config.dtype_policy()), time.perf_counter()
+        with patch.object(kernel, "Schedule", Watched), patch.object(Watched, "begun", []):
+            list(pool.map(train_on, devices, pretrained))
+            steps = np.concatenate([np.diff(times)[2:] for times in Watched.begun])  # the first builds the graph
+        return time.perf_counter() - begun, steps
 
 
 def main():
@@ -95,8 +113,9 @@ def main():
         print(f"{precision}: {batches.size / seconds:,.0f} rows a second, {seconds * 1e3:.1f} ms a step, ", end="")
         print(f"{seconds * len(batches):,.0f} s an epoch", flush=True)
         for some in (1, count) if count > 1 else ():
-            took = seconds_of_models(devices[:some], pretrained[:some], count, few, arguments.units)
-            print(f"  {count} models on {some} device{'s' * (some > 1)}: {took:.0f} s", flush=True)
+            took, of_steps = seconds_of_models(devices[:some], pretrained[:some], 2 * count, few, arguments.units)
+            print(f"  {2 * count} models on {some} device{'s' * (some > 1)}: {took:.0f} s, ", end="")
+            print(f"a step {np.median(of_steps) * 1e3:.0f} ms, the longest {of_steps.max() * 1e3:.0f} ms", flush=True)
 
 
 if __name__ == "__main__":
