@@ -6,26 +6,23 @@ import os
 import re
 import runpy
 import signal
+import socket
 import threading
-import time
 from wsgiref.util import application_uri
 
-import waitress
+from waitress import create_server, task, utilities
 
 LABELS = {"TOXICITY": "toxicity", "SEVERE_TOXICITY": "severe_toxicity", "IDENTITY_ATTACK": "identity_attack"}
 LABELS |= {"INSULT": "insult", "PROFANITY": "obscene", "THREAT": "threat"}
 LABELS |= {f"{name}_EXPERIMENTAL": label for name, label in LABELS.items()} | {"SEXUALLY_EXPLICIT": "sexual_explicit"}
-METHODS = {name: {"id": name, "path": f"v1alpha1/comments:{name}"} for name in ("analyze", "suggestscore")}
-METHODS = {name: method | {"httpMethod": "POST", "request": {}} for name, method in METHODS.items()}
+POST = {"httpMethod": "POST", "request": {}, "response": {}}
+METHODS = {name: POST | {"id": name, "path": f"v1alpha1/comments:{name}"} for name in ("analyze", "suggestscore")}
 SERVICE = {"name": "commentanalyzer", "servicePath": "", "resources": {"comments": {"methods": METHODS}}}
 MOST_BYTES, MOST_TEXT_BYTES = 2**20, 20_480  # of a body, and of the comment in it
-TAG = r"(?s)<!--.*?(?:-->|\Z)|</?[A-Za-z][^<>]*+>"
 SENTENCE = re.compile(r"\S(?:.*?[.!?…][\"'”’)]*(?=\s|\Z)|.*\S|)")
 
 
 class Refused(Exception):
-    """What is wrong with a request; its answer is HTTP's status and headers, and a body in Perspective's form."""
-
     def __init__(self, message, code=400, kind="INVALID_REQUEST"):
         status = {404: "NOT_FOUND", 405: "UNIMPLEMENTED", 500: "INTERNAL"}.get(code, "INVALID_ARGUMENT")
         details = {"@type": "type.googleapis.com/google.commentanalyzer.v1alpha1.Error", "errorType": kind}
@@ -40,21 +37,19 @@ def check(is_right, *refusal):
 
 def read(environ):
     """A request, its text, in which HTML's tags are blanks, its languages, and {attribute: lowest share to tell}."""
-    length = int(environ.get("CONTENT_LENGTH") or 0)
-    check(length <= MOST_BYTES, f"The body has more than {MOST_BYTES} bytes", 413)
+    check((length := int(environ.get("CONTENT_LENGTH") or 0)) <= MOST_BYTES, "The body is longer than a megabyte", 413)
     try:
         request = json.loads(environ["wsgi.input"].read(length).decode("utf-8-sig"), parse_int=float)
         json.dumps(request, allow_nan=False)  # nor what is too large for a float
         comment, requested = request.get("comment") or {}, request.get("requestedAttributes") or {}
-        text, kind = comment.get("text") or "", comment.get("type") or "PLAIN_TEXT"
+        text, kind = comment.get("text") or "", comment.get("type")
         size, languages = len(text.encode(errors="surrogatepass")), request.get("languages") or []
         languages = [languages] if isinstance(languages, str) else [each + "" for each in languages]
         lowest = {name: float((wish or {}).get("scoreThreshold") or 0) for name, wish in requested.items()}
     except (ValueError, RecursionError, AttributeError, TypeError) as error:
         raise Refused(f"The body must be JSON in UTF-8, of the form in Perspective's reference: {error}") from None
-    check(kind in ("PLAIN_TEXT", "HTML"), "Unknown text type: there are PLAIN_TEXT and HTML")
     check(size <= MOST_TEXT_BYTES, f"Comment text too long: {size} bytes.", 400, "COMMENT_TOO_LONG")
-    text = re.sub(TAG, lambda tag: " " * len(tag[0]), text) if kind == "HTML" else text
+    text = re.sub(r"(?is)<!--.*?(-->|$)|</?[a-z][^<>]*>", lambda t: " " * len(t[0]), text) if kind == "HTML" else text
     check(text.strip(), "Comment must be non-empty.", 400, "COMMENT_EMPTY")
     return request, text, languages, lowest
 
@@ -75,8 +70,7 @@ class Application:
     def __call__(self, environ, start_response):
         method, respond = self.routes.get(environ["PATH_INFO"], ("", None))
         try:
-            check(respond, f"There are {', '.join(self.routes)}", 404)
-            check(environ["REQUEST_METHOD"] == method, f"It takes {method}", 405)
+            check(environ["REQUEST_METHOD"] == method, f"There are {', '.join(self.routes)}", 405 if method else 404)
             answer = "200 OK", [("Content-Type", "application/json")], json.dumps(respond(environ)).encode()
         except Refused as refused:
             answer = refused.answer
@@ -123,8 +117,15 @@ class Application:
         return job[1]
 
 
+def linger(refusal):
+    """Reads on for a while what waitress refuses: a client that could not send the rest would not see the answer."""
+    refusal.channel.socket.shutdown(socket.SHUT_WR)
+    refusal.channel.socket.settimeout(1)
+    any(not refusal.channel.socket.recv(2**16) for _ in range(1000))
+
+
 def main():
-    """Answers until Ctrl-C or SIGTERM, and then, for at most half a minute, what was begun."""
+    """Answers until Ctrl-C or SIGTERM, and then what was begun."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", help="folder that a run left")
     options = {"host": "127.0.0.1", "port": 8080, "languages": "en", "networks": 0, "suggestions": ""}
@@ -132,18 +133,17 @@ def main():
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"default: {default or 'none'}")
     models, host, port, *others = vars(parser.parse_args()).values()
     signal.pthread_sigmask(signal.SIG_BLOCK, stop := {signal.SIGINT, signal.SIGTERM})  # until sigwait asks for them
-    waitress.utilities.Error.to_response = lambda error, _: Refused(str(error.body), error.code).answer
+    task.ErrorTask.finish, utilities.Error.to_response = linger, lambda error, _: Refused(error.body, error.code).answer
     limits = {"threads": 100, "max_request_body_size": MOST_BYTES + 1, "log_socket_errors": False}
     limits |= {"trusted_proxy": "*", "trusted_proxy_headers": {"x-forwarded-proto"}}
-    server = waitress.create_server(Application(models, *others), host=host, port=port, ipv6=":" in host, **limits)
+    server = create_server(Application(models, *others), host=host, port=port, ipv6=":" in host, **limits)
     threading.Thread(target=server.run, daemon=True).start()
     print(f"http://{server.effective_host}:{server.effective_port}", flush=True)
     signal.sigwait(stop)
-    server.accepting, waitress.task.Task.close_on_finish = False, True
-    server.socket.shutdown(2)
-    signal.alarm(30)
+    server.accepting, task.Task.close_on_finish = False, True
+    server.socket.shutdown(socket.SHUT_RDWR)
     while any(each.requests or each.request or each.total_outbufs_len for each in [*server.active_channels.values()]):
-        time.sleep(0.05)
+        threading.Event().wait(0.05)
 
 
 if __name__ == "__main__":
