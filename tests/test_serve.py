@@ -349,7 +349,8 @@ def test_who_hangs_up_or_is_slow_keeps_nobody_waiting(server):
 def test_what_was_begun_is_answered_after_sigterm(folder, tmp_path):  # noqa: F811
     server, answers, body = Server(folder, tmp_path), [], json.dumps(request("the cat")).encode()
     long = json.dumps(request("the cat idiot " * 1_400, spanAnnotations=True)).encode()
-    half = server.socket(raw(body)[:-5])
+    kept = raw(body).replace(b"Connection: close\r\n", b"")
+    first, last = server.socket(kept[:-5]), server.socket(kept[:-5])
     begun = [server.socket(raw(long)) for _ in range(8)]
     assert server.ask(request("a"))[0] == 200  # so that all of these have been read
     server.process.send_signal(signal.SIGTERM)
@@ -364,8 +365,9 @@ def test_what_was_begun_is_answered_after_sigterm(folder, tmp_path):  # noqa: F8
             break
     else:
         pytest.fail("still lets clients in")
-    half.sendall(raw(body)[-5:])
-    assert b'"attributeScores"' in all_of(half)
+    for half in (first, last):
+        half.sendall(body[-5:])
+        assert b'"attributeScores"' in all_of(half)  # and the connection is closed
     for client in clients:
         client.join()
     assert [answer.startswith(b"HTTP/1.1 200") and b"summaryScore" in answer for answer in answers] == [True] * 8
@@ -388,7 +390,31 @@ def test_the_log_holds_no_text_and_no_traceback(server):
     assert server.log.read_text() == ""
 
 
-def test_the_application_is_wsgi(folder):  # noqa: F811
+def test_while_one_scores_the_others_gather_for_one_batch(folder, monkeypatch):  # noqa: F811
+    monkeypatch.syspath_prepend(ROOT)
+    from serve import Application
+
+    application, batches, may_go = Application(folder), [], threading.Event()
+
+    def score(texts):
+        batches.append(texts)
+        assert may_go.wait(60)
+        return {"toxicity": [len(text) for text in texts], "threat": [-len(text) for text in texts]}
+
+    application.score = score
+    texts = [["x" * n] for n in range(64, 76)] + [["x" * 60, "x" * 70]]  # all of about one length
+    with ThreadPoolExecutor(20) as clients:
+        rows = [clients.submit(application.shares, each) for each in texts]
+        for _ in range(6_000):
+            if sum(map(len, application.waiting.values())) == 12:
+                break
+            time.sleep(0.01)
+        may_go.set()
+        assert [row.result() for row in rows] == [[(len(x), -len(x)) for x in each] for each in texts]
+    assert len([batch for batch in batches if batch]) == 2
+
+
+def test_the_application_is_wsgi(folder, monkeypatch):  # noqa: F811
     sys.path.insert(0, str(ROOT))
     from wsgiref.util import setup_testing_defaults
 
