@@ -2,6 +2,7 @@
 # make test    run every test, nbval on the notebook included
 # make test-latest  the same on the newest releases of all packages, in .venv-latest
 # make score   score the comments of a csv, INPUT=comments.csv, with the last run's models: scores.csv
+# make serve   answer as Perspective did, on port 8080 of this machine, with the last run's models
 # make html    write the last run as a page, kernel.html, its definitions folded away
 # make outputs run the sample and store its outputs in kernel.ipynb
 # make push    push the notebook to Kaggle under your own name, where it runs
@@ -43,6 +44,10 @@ score: $(VENV)/installed
 	@$(VENV_PYTHON) $(OUTPUT)/models/toxicity.py "$$INPUT" > $(OUTPUT)/scores.csv.part
 	@mv $(OUTPUT)/scores.csv.part $(OUTPUT)/scores.csv; echo $(OUTPUT)/scores.csv
 
+serve: $(VENV)/installed
+	@test -f $(OUTPUT)/models/models.json || { echo 'There are no models yet: make run' >&2; exit 1; }
+	@exec $(VENV_PYTHON) serve.py $(OUTPUT)/models
+
 html: $(VENV)/installed
 	test -f $(OUTPUT)/kernel.executed.ipynb || $(MAKE) run
 	$(JUPYTER) nbconvert --log-level=ERROR --to html --TemplateExporter.extra_template_paths=tests \
@@ -66,4 +71,4 @@ $(VENV)/installed: requirements.txt
 push status results submit publish: $(VENV)/installed
 	@$(VENV_PYTHON) on_kaggle.py $@
 
-.PHONY: run test test-runs test-parts test-latest score html outputs push status results submit publish
+.PHONY: run test test-runs test-parts test-latest score serve html outputs push status results submit publish

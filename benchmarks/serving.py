@@ -1,0 +1,68 @@
+"""What the server gives under load: python benchmarks/serving.py MODELS COMMENTS.csv [--seconds 2] [--longest 100]
+
+MODELS: the folder models/ of a run. COMMENTS.csv: with a column comment_text. 1, 8 and 32 clients ask, each as soon as
+it has its answer, with comments of at most so many characters, and with all: comments a second; milliseconds within
+which 99 of 100 answers came; milliseconds of processor time for each, which say most where a machine is shared.
+"""
+
+import csv
+import http.client
+import json
+import random
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+from measure import parse_arguments, print_machine
+
+ONE_BY_ONE = """import serve
+def shares(self, texts):
+    with self.lock: return [*zip(*self.score(texts).values())]
+serve.Application.shares = shares; serve.main()"""
+WAYS = {"batches": ["serve.py"], "one by one": ["-c", ONE_BY_ONE]}
+
+
+def start(models, way):
+    """A server of its own, and its port."""
+    command = [sys.executable, *way, models.resolve(), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    return psutil.Process(process.pid), int(process.stdout.readline().rpartition(":")[2])
+
+
+def ask(port, comments, seed, seconds):
+    connection, choose, taken = http.client.HTTPConnection("127.0.0.1", port), random.Random(seed), []
+    while sum(taken) < seconds:
+        request = {"comment": {"text": choose.choice(comments)}, "requestedAttributes": {"TOXICITY": {}}}
+        begun = time.perf_counter()
+        connection.request("POST", "/v1alpha1/comments:analyze", json.dumps(request))
+        assert b"attributeScores" in connection.getresponse().read()
+        taken.append(time.perf_counter() - begun)
+    return taken
+
+
+def main():
+    arguments = vars(parse_arguments(__doc__, "models", "comments", seconds=2.0, longest=100))
+    models, path, seconds, longest = arguments.values()
+    print_machine("waitress")
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        comments = [row["comment_text"] for row in csv.DictReader(file) if row["comment_text"].strip()]
+    comments = {"short": [each for each in comments if len(each) <= longest], "all": comments}
+    for name, way in WAYS.items():
+        server, port = start(models, way)
+        for kind, texts in comments.items():
+            for clients in (1, 8, 32):
+                before = sum(server.cpu_times()[:2])
+                with ThreadPoolExecutor(clients) as pool:
+                    jobs = [pool.submit(ask, port, texts, seed, seconds) for seed in range(clients)]
+                    taken = sorted(second for job in jobs for second in job.result())
+                late, busy = taken[int(0.99 * len(taken))], (sum(server.cpu_times()[:2]) - before) / len(taken)
+                print(f"| {name} | {kind} | {clients} | {len(taken) / seconds:.0f} ", end="")
+                print(f"| {1000 * late:.0f} | {1000 * busy:.1f} |", flush=True)
+        server.terminate()
+
+
+if __name__ == "__main__":
+    main()

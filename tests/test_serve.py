@@ -1,0 +1,432 @@
+"""serve.py: real clients on loopback, requests as Perspective's reference has them, and what no client should send.
+
+Reference: github.com/conversationai/perspectiveapi, 2-api/methods.md and limits.md.
+"""
+
+import http.client
+import itertools
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from wsgiref.validate import validator
+
+import googleapiclient.discovery
+import googleapiclient.errors
+import kernel
+import perspective.blocking
+import psutil
+import pytest
+from test_scorer import folder, networks  # noqa: F401 (fixtures)
+
+ROOT = Path(__file__).parents[1]
+ANALYZE, SUGGEST = "/v1alpha1/comments:analyze", "/v1alpha1/comments:suggestscore"
+EXAMPLE = "What kind of idiot name is foo? Sorry, I like your name."  # the reference's, with its spans
+LABELS = {  # the table in README
+    "TOXICITY": "toxicity",
+    "SEVERE_TOXICITY": "severe_toxicity",
+    "IDENTITY_ATTACK": "identity_attack",
+    "INSULT": "insult",
+    "PROFANITY": "obscene",
+    "THREAT": "threat",
+    "SEXUALLY_EXPLICIT": "sexual_explicit",
+}
+
+
+class Server:
+    """serve.py in a process of its own, and what it writes."""
+
+    def __init__(self, models, place, *options):
+        self.log = place / "log"
+        command = [sys.executable, ROOT / "serve.py", models, "--port", "0", *options]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=place)
+        self.address = self.process.stdout.readline().strip()
+        self.port = int(self.address.rpartition(":")[2])
+
+    def ask(self, body, path=ANALYZE, method="POST", **headers):
+        """Status and content of the answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        body = body if isinstance(body, bytes | None) else json.dumps(body)
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+    def socket(self, *parts):
+        """A connection on which these bytes were sent."""
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        for part in parts:
+            client.sendall(part)
+        return client
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def server(folder, tmp_path_factory):  # noqa: F811
+    server = Server(folder, tmp_path_factory.mktemp("server"), "--suggestions", "suggestions")
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def score(folder):  # noqa: F811
+    return kernel.load(folder)
+
+
+def request(text, *attributes, **others):
+    return {"comment": {"text": text}, "requestedAttributes": dict.fromkeys(attributes or ["TOXICITY"], {})} | others
+
+
+def raw(body, length=None):
+    """A request to analyze as it travels."""
+    head = f"POST {ANALYZE} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length or len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def all_of(client):
+    """What comes on a connection until it is closed."""
+    return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def is_refused(answer, code, error_type="INVALID_REQUEST", status="INVALID_ARGUMENT"):
+    """Whether this is an error in Perspective's form; its message."""
+    error = answer[1]["error"]
+    assert (answer[0], error["code"], error["status"]) == (code, code, status)
+    assert [each["errorType"] for each in error["details"]] == [error_type]
+    return error["message"]
+
+
+def test_the_example_of_the_reference(server, score):
+    status, answer = server.ask(request(EXAMPLE, "TOXICITY", languages=["en"], spanAnnotations=True))
+    toxicity = answer["attributeScores"]["TOXICITY"]
+    assert (status, answer["languages"], [*answer["attributeScores"]]) == (200, ["en"], ["TOXICITY"])
+    assert toxicity["summaryScore"] == {"value": pytest.approx(score(EXAMPLE)["toxicity"]), "type": "PROBABILITY"}
+    spans = [(span["begin"], span["end"]) for span in toxicity["spanScores"]]
+    assert spans == [(0, 31), (32, 56)]
+    for begin, end in spans:
+        value = score(EXAMPLE[begin:end])["toxicity"]
+        assert toxicity["spanScores"].pop(0)["score"] == {"value": pytest.approx(value), "type": "PROBABILITY"}
+
+
+def test_every_attribute_is_the_label_of_its_name(server, score):
+    names = {name: label for name, label in LABELS.items()}
+    names |= {f"{name}_EXPERIMENTAL": label for name, label in LABELS.items() if name != "SEXUALLY_EXPLICIT"}
+    _, answer = server.ask(request("the idiot cat!", *names))
+    shares = {name: each["summaryScore"]["value"] for name, each in answer["attributeScores"].items()}
+    assert shares == pytest.approx({name: score("the idiot cat!")[label] for name, label in names.items()})
+    assert len(set(shares.values())) == 7
+    assert {*server.ask(None, "/healthz", "GET")[1]["attributes"]} == {*names}
+
+
+def test_without_spans_the_whole_comment_is_the_span(server):
+    _, answer = server.ask(request("the cat. idiot!"))
+    (span,) = answer["attributeScores"]["TOXICITY"]["spanScores"]
+    assert (span["begin"], span["end"]) == (0, 15)
+
+
+@pytest.mark.parametrize(
+    "text, spans",
+    [
+        ("😂😂 the cat! An idiot", [(0, 13), (14, 22)]),  # as JavaScript counts, in UTF-16
+        ("the\ncat 1.5 \n\n", [(0, 3), (4, 11)]),
+        (" “Idiot!” the house ", [(1, 9), (10, 19)]),
+        ("a\ud800 b. c", [(0, 5), (6, 7)]),
+    ],
+)
+def test_spans_are_sentences_in_units_of_utf16(server, text, spans):
+    _, answer = server.ask(request(text, spanAnnotations=True))
+    assert [(each["begin"], each["end"]) for each in answer["attributeScores"]["TOXICITY"]["spanScores"]] == spans
+
+
+def test_tags_of_html_are_not_scored_and_keep_their_place(server, score):
+    text = '<p class="idiot">the cat.</p><!-- idiot --> <b>the house</b>'
+    asked = request(text, spanAnnotations=True)
+    asked["comment"]["type"] = "HTML"
+    toxicity = server.ask(asked)[1]["attributeScores"]["TOXICITY"]
+    assert toxicity["summaryScore"]["value"] == pytest.approx(score("the cat. the house")["toxicity"])
+    places = [text[each["begin"] : each["end"]] for each in toxicity["spanScores"]]
+    assert places[0].startswith("the cat.") and places[-1].startswith("the house")
+    plain = server.ask(request(text))[1]["attributeScores"]["TOXICITY"]["summaryScore"]["value"]
+    assert plain == pytest.approx(score(text)["toxicity"]) != toxicity["summaryScore"]["value"]
+
+
+def test_what_lies_below_its_threshold_is_left_out(server, score):
+    share = score("the cat")["toxicity"]
+    asked = request("the cat", "TOXICITY", "INSULT")
+    asked["requestedAttributes"]["TOXICITY"] = {"scoreType": "PROBABILITY", "scoreThreshold": share + 1e-6}
+    assert [*server.ask(asked)[1]["attributeScores"]] == ["INSULT"]
+    asked["requestedAttributes"]["TOXICITY"]["scoreThreshold"] = share - 1e-6
+    assert [*server.ask(asked)[1]["attributeScores"]] == ["TOXICITY", "INSULT"]
+    asked["requestedAttributes"] = {"TOXICITY": {"scoreThreshold": 1}}
+    assert server.ask(asked) == (200, {"languages": ["en"]})
+
+
+def test_fields_that_do_not_matter_are_accepted_and_the_token_comes_back(server):
+    others = {"context": {"entries": [{"text": "x"}]}, "doNotStore": True, "sessionId": "1", "communityId": "c"}
+    status, answer = server.ask(request("the cat", languages=["en-GB"], clientToken="a token", **others))
+    assert (status, answer["clientToken"], answer["languages"]) == (200, "a token", ["en-GB"])
+    assert server.ask(request("the cat", languages="en", spanAnnotations=None))[1]["languages"] == [
+        "en"
+    ]  # as R sends it
+    assert server.ask({"comment": {"text": "a"}, "requestedAttributes": {"THREAT": None}})[1]["attributeScores"]
+
+
+def test_errors_are_those_of_perspective(server):
+    assert "non-empty" in is_refused(server.ask(request(" \n")), 400, "COMMENT_EMPTY")
+    is_refused(server.ask({"requestedAttributes": {"TOXICITY": {}}}), 400, "COMMENT_EMPTY")
+    is_refused(server.ask({"comment": {"text": "<b></b>", "type": "HTML"}}), 400, "COMMENT_EMPTY")
+    is_refused(server.ask({"comment": {"text": "a"}}), 400, "NO_REQUESTED_ATTRIBUTES")
+    message = is_refused(server.ask(request("a", "FLIRTATION")), 400)
+    assert message.startswith("Unknown requested attribute: FLIRTATION") and "SEXUALLY_EXPLICIT" in message
+    refused = server.ask(request("a", "INSULT", languages=["und"]))
+    message = is_refused(refused, 400, "LANGUAGE_NOT_SUPPORTED_BY_ATTRIBUTE")
+    assert message == "Attribute INSULT does not support request languages: und"
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "😂"])
+def test_a_comment_has_at_most_20480_bytes(server, letter):
+    text = letter * (20_480 // len(letter.encode()))
+    assert server.ask(request(text))[0] == 200
+    is_refused(server.ask(request(text + "a")), 400, "COMMENT_TOO_LONG")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"5",
+        b"null",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        "caf\u00e9".join(['{"comment": {"text": "', '"}}']).encode("latin-1"),
+        json.dumps(request("a")).encode("utf-16"),
+        b'{"comment": "a"}',
+        b'{"comment": {"text": ["a"]}}',
+        b'{"comment": {"text": 5}}',
+        b'{"comment": {"text": "a"}, "requestedAttributes": ["TOXICITY"]}',
+        b'{"comment": {"text": "a"}, "requestedAttributes": {"TOXICITY": {"scoreThreshold": NaN}}}',
+        b'{"comment": {"text": "a"}, "requestedAttributes": {"TOXICITY": {"scoreThreshold": 1e999}}}',
+        b'{"comment": {"text": "a"}, "requestedAttributes": {"TOXICITY": {"scoreThreshold": "high"}}}',
+        b'{"comment": {"text": "a"}, "requestedAttributes": {"TOXICITY": "x"}}',
+        b'{"comment": {"text": "a"}, "requestedAttributes": {"TOXICITY": {}}, "languages": [5]}',
+        b'{"comment": {"text": "a"}, "requestedAttributes": {"TOXICITY": {}}, "n": ' + b"9" * 5000 + b"}",
+    ],
+    ids=range(19),
+)
+@pytest.mark.parametrize("path", [ANALYZE, SUGGEST])
+def test_a_body_of_another_form_is_refused(server, body, path):
+    is_refused(server.ask(body, path), 400)
+
+
+def test_a_hundred_thousand_attributes_are_answered_in_few_bytes(server):
+    status, answer = server.ask(request("a", *(f"A{n}" for n in range(70_000))))
+    assert len(is_refused((status, answer), 400)) < 500
+    is_refused(server.ask(request("a", *(f"A{n}" for n in range(100_000)))), 413)  # more than a megabyte
+
+
+def test_a_body_of_more_than_a_megabyte_is_refused_unread(server):
+    head, _, body = all_of(server.socket(raw(b"", length=2**20 + 1))).partition(b"\r\n\r\n")
+    is_refused((int(head.split()[1]), json.loads(body)), 413)
+    for size in (2**20 + 1, 5 * 2**20):  # and is seen by a client that sends it all before it looks
+        is_refused(server.ask(b" " * size), 413)
+    largest = json.dumps(request("a")).encode()
+    assert server.ask(largest + b" " * (2**20 - len(largest)))[0] == 200
+
+
+def test_http_without_a_length_and_what_is_no_http(server):
+    head = f"POST {ANALYZE} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n".encode()
+    for sent in (head + b"\r\n", head + b"Content-Length: -1\r\n\r\n", b"idiot\r\n\r\n"):
+        answer, _, body = all_of(server.socket(sent)).partition(b"\r\n\r\n")
+        is_refused((int(answer.split()[1]), json.loads(body)), 400)
+    content = json.dumps(request("the cat")).encode()
+    chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content)
+    assert b"attributeScores" in all_of(server.socket(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk))
+
+
+def test_other_places_and_methods(server):
+    assert ANALYZE in is_refused(server.ask(None, "/v1alpha1/comments", "GET"), 404, status="NOT_FOUND")
+    for path, method in ((ANALYZE, "GET"), ("/healthz", "POST"), (SUGGEST, "PUT")):
+        is_refused(server.ask({} if method != "GET" else None, path, method), 405, status="UNIMPLEMENTED")
+    assert server.ask(None, "/healthz", "GET")[0] == 200
+
+
+def test_suggestions_are_kept_where_a_file_is_named_and_nowhere_else(server, folder, tmp_path):  # noqa: F811
+    suggested = {  # the reference's example
+        "comment": {"text": "I guess it comes down a simple choice: Get busy living, or get busy dying."},
+        "attributeScores": {"TOXICITY": {"summaryScore": {"value": 0}}},
+        "communityId": "/forum/movies",
+        "clientToken": "comment-53922",
+    }
+    assert server.ask(suggested, SUGGEST) == (200, {"clientToken": "comment-53922"})
+    assert server.ask(suggested | {"doNotStore": True}, SUGGEST)[0] == 200
+    is_refused(server.ask({"clientToken": "x"}, SUGGEST), 400, "COMMENT_EMPTY")
+    lines = (server.log.parent / "suggestions").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [suggested]
+    other = Server(folder, tmp_path)
+    files = {*tmp_path.iterdir(), *Path(folder).iterdir()}
+    assert other.ask(suggested, SUGGEST) == (200, {"clientToken": "comment-53922"})
+    assert other.stop() == 0 and {*tmp_path.iterdir(), *Path(folder).iterdir()} == files
+
+
+def test_googles_client_by_its_address_alone(server, score):
+    client = googleapiclient.discovery.build(
+        "commentanalyzer",
+        "v1alpha1",
+        developerKey="a key",
+        discoveryServiceUrl=f"{server.address}/$discovery/rest?version=v1alpha1",
+        static_discovery=False,
+    )
+    answer = client.comments().analyze(body=request(EXAMPLE, "TOXICITY", "THREAT")).execute()
+    for name in ("TOXICITY", "THREAT"):
+        share = answer["attributeScores"][name]["summaryScore"]["value"]
+        assert share == pytest.approx(score(EXAMPLE)[name.lower()])
+    assert client.comments().suggestscore(body=request("a", clientToken="t")).execute() == {"clientToken": "t"}
+    with pytest.raises(googleapiclient.errors.HttpError, match="COMMENT_EMPTY") as error:
+        client.comments().analyze(body=request("")).execute()
+    assert error.value.resp.status == 400 and error.value.reason == "Comment must be non-empty."
+
+
+def test_pypis_perspectiveapi_by_its_address_alone(server, score, monkeypatch):
+    def post(client, url, **others):
+        return client.request("POST", url.replace("https://commentanalyzer.googleapis.com", server.address), **others)
+
+    monkeypatch.setattr(perspective.blocking.Client, "post", post)
+    attributes = perspective.blocking.Attribute
+    scores = perspective.blocking.Perspective("a key").score(EXAMPLE, [attributes.INSULT, attributes.SEXUALLY_EXPLICIT])
+    expected = score(EXAMPLE)
+    assert scores.insult == pytest.approx(expected["insult"])
+    assert scores.sexually_explicit == pytest.approx(expected["sexual_explicit"])
+    assert scores.toxicity is None
+
+
+def test_the_address_that_a_proxy_tells(server):
+    headers = {"Host": "comments.example", "X-Forwarded-Proto": "https"}
+    _, document = server.ask(None, "/$discovery/rest?version=v1alpha1", "GET", **headers)
+    assert document["rootUrl"] == "https://comments.example/"
+
+
+def test_side_by_side_each_gets_its_own_answer_and_memory_stays(server, score):
+    texts = [" ".join(words) for words in itertools.permutations(["the", "cat!", "idiot", "house"], 3)]
+    texts += [f"{text} " * 20 for text in texts[:4]]
+    expected = dict(zip(texts, score(texts)["toxicity"], strict=True))
+
+    def shares_are_right(times):
+        for text in texts * times:
+            toxicity = server.ask(request(text))[1]["attributeScores"]["TOXICITY"]
+            assert toxicity["summaryScore"]["value"] == pytest.approx(expected[text], abs=1e-6)
+        return psutil.Process(server.process.pid).memory_info().rss
+
+    assert len({round(share, 5) for share in expected.values()}) > 20
+    with ThreadPoolExecutor(8) as clients:
+        before = max(clients.map(shares_are_right, [2] * 8))
+        assert max(clients.map(shares_are_right, [5] * 8)) < before + 30 * 2**20
+
+
+def test_who_hangs_up_or_is_slow_keeps_nobody_waiting(server):
+    body = json.dumps(request("the cat")).encode()
+    for _ in range(20):
+        server.socket(raw(body)).close()  # before the answer
+        server.socket(raw(body)[:-5]).close()  # in the midst of the question
+    slow = [server.socket(raw(body)[:-5]) for _ in range(40)]
+    assert server.ask(request("the cat"))[0] == 200
+    for client in slow:
+        client.sendall(raw(body)[-5:])
+        assert all_of(client).startswith(b"HTTP/1.1 200")
+
+
+def test_what_was_begun_is_answered_after_sigterm(folder, tmp_path):  # noqa: F811
+    server, answers, body = Server(folder, tmp_path), [], json.dumps(request("the cat")).encode()
+    long = json.dumps(request("the cat idiot " * 1_400, spanAnnotations=True)).encode()
+    kept = raw(body).replace(b"Connection: close\r\n", b"")
+    first, last = server.socket(kept[:-5]), server.socket(kept[:-5])
+    begun = [server.socket(raw(long)) for _ in range(8)]
+    assert server.ask(request("a"))[0] == 200  # so that all of these have been read
+    server.process.send_signal(signal.SIGTERM)
+    clients = [threading.Thread(target=lambda each=each: answers.append(all_of(each))) for each in begun]
+    for client in clients:
+        client.start()
+    for _ in range(600):  # it lets nobody in any more, and waits
+        try:
+            server.socket().close()
+            time.sleep(0.1)
+        except OSError:
+            break
+    else:
+        pytest.fail("still lets clients in")
+    for half in (first, last):
+        half.sendall(body[-5:])
+        assert b'"attributeScores"' in all_of(half)  # and the connection is closed
+    for client in clients:
+        client.join()
+    assert [answer.startswith(b"HTTP/1.1 200") and b"summaryScore" in answer for answer in answers] == [True] * 8
+    assert server.process.wait(60) == 0
+
+
+def test_a_fault_of_the_server_tells_no_text(folder, tmp_path):  # noqa: F811
+    server = Server(folder, tmp_path, "--suggestions", str(tmp_path / "no folder" / "file"))
+    answer = server.ask(request("a secret word"), SUGGEST)
+    assert is_refused(answer, 500, status="INTERNAL") == "The server failed"
+    server.ask(request("a secret word"))
+    server.ask(b"a secret word")
+    assert server.stop() == 0
+    log = server.log.read_text()
+    assert "FileNotFoundError" in log and "secret" not in log and "Traceback" not in log
+
+
+def test_the_log_holds_no_text_and_no_traceback(server):
+    assert server.ask(request("a secret word"))[0] == 200
+    assert server.log.read_text() == ""
+
+
+def test_while_one_scores_the_others_gather_for_one_batch(folder, monkeypatch):  # noqa: F811
+    monkeypatch.syspath_prepend(ROOT)
+    from serve import Application
+
+    application, batches, may_go = Application(folder), [], threading.Event()
+
+    def score(texts):
+        batches.append(texts)
+        assert may_go.wait(60)
+        return {"toxicity": [len(text) for text in texts], "threat": [-len(text) for text in texts]}
+
+    application.score = score
+    texts = [["x" * n] for n in range(64, 76)] + [["x" * 60, "x" * 70]]  # all of about one length
+    with ThreadPoolExecutor(20) as clients:
+        rows = [clients.submit(application.shares, each) for each in texts]
+        for _ in range(6_000):
+            if sum(map(len, application.waiting.values())) == 12:
+                break
+            time.sleep(0.01)
+        may_go.set()
+        assert [row.result() for row in rows] == [[(len(x), -len(x)) for x in each] for each in texts]
+    assert len([batch for batch in batches if batch]) == 2
+
+
+def test_the_application_is_wsgi(folder, monkeypatch):  # noqa: F811
+    sys.path.insert(0, str(ROOT))
+    from wsgiref.util import setup_testing_defaults
+
+    from serve import Application
+
+    environ, told = {"PATH_INFO": "/healthz", "SCRIPT_NAME": "", "QUERY_STRING": ""}, SimpleNamespace()
+    setup_testing_defaults(environ)
+    answer = validator(Application(folder))(environ, lambda status, headers, *_: vars(told).update(status=status))
+    assert told.status == "200 OK" and json.loads(b"".join(answer))["status"] == "ok"
+    answer.close()
+
+
+def test_it_is_short():
+    assert len((ROOT / "serve.py").read_text().splitlines()) <= 150
+    assert re.search(r"^# make serve .*\bPerspective\b", (ROOT / "Makefile").read_text(), re.MULTILINE)
