@@ -22,7 +22,7 @@ run_sections("10 Evaluation", input_dir=sys.argv[1], vector_files=sys.argv[2], o
 """
 
 
-@pytest.mark.parametrize("epochs, fewest_models", [(1000, 1), (2, 2)])
+@pytest.mark.parametrize("epochs, fewest_models", [(1000, 1), (8, 2)])
 def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest_models):
     """One model that cannot be trained in full, or as many as fit. Time passes only when the notebook looks at it."""
     folder, looks = copy_of_sample(tmp_path / "comments", rows=1501), itertools.count(1)

@@ -283,8 +283,8 @@ def test_the_pairs_take_most_of_the_bias_of_an_identity_out_of_the_scores():
     labels = np.column_stack([toxic, identity]).astype(np.float32)
     dense = keras.layers.Dense(1, use_bias=False)
     linear = keras.Sequential([dense])
-    linear.compile(keras.optimizers.Adam(0.1), kernel.toxicity_loss)
-    linear.fit(features, labels, batch_size=600, epochs=200, verbose=0)
+    linear.compile(keras.optimizers.Adam(0.3), kernel.toxicity_loss)
+    linear.fit(features, labels, batch_size=600, epochs=50, verbose=0)
     biased = LogisticRegression(C=1e6, fit_intercept=False).fit(features, toxic).coef_[0]
     (of_identity, of_word, _) = dense.get_weights()[0].ravel()
     assert of_identity < biased[0] / 2 and of_word > biased[1] / 2

@@ -21,7 +21,20 @@ ALLOWED = {  # modules that may be imported
         "linecache",
         "matplotlib",
     ),
-    *("numpy", "os", "pandas", "pathlib", "re", "scipy", "sklearn", "sys", "tempfile", "tensorflow", "threading"),
+    *(
+        "numpy",
+        "os",
+        "pandas",
+        "pathlib",
+        "random",
+        "re",
+        "scipy",
+        "sklearn",
+        "sys",
+        "tempfile",
+        "tensorflow",
+        "threading",
+    ),
     *("time", "typing", "unicodedata", "warnings", "weakref"),
 }
 FORBIDDEN = {"eval", "exec", "compile", "__import__", "breakpoint", "input"}
