@@ -119,7 +119,7 @@ def results(api, kernel):
         sys.exit(f"The run left no {Path(error.filename).name}. What it left is in {folder}.")
     except KeyError as error:
         sys.exit(f"The report in {folder} is not of this notebook: it has no {error}.")
-    except ValueError as error:
+    except (ValueError, csv.Error) as error:
         sys.exit(f"The results in {folder} are not valid: {error}")
     print(f"submission.csv is valid: {report['rows']['scored']:,} predictions; models/ is whole")
     print(f"To publish the models: KERNEL_OUTPUT_DIR={folder} make publish")
@@ -169,7 +169,9 @@ def model_files(folder):
         if (rows := len(np.load(path, mmap_mode="r"))) != len(run["words"]) + 2:
             raise ValueError(f"it holds {rows:,} vectors, models.json {len(run['words']):,} words")
         path = folder / "toxicity.py"
-        compile(path.read_bytes(), path, "exec")
+        compile(source := path.read_bytes(), path, "exec")
+        if not source.rstrip().endswith(b"main()"):
+            raise ValueError("it is cut off")
         path = folder / "README.md"
         if not path.read_text(encoding="utf-8").startswith("# Model card"):
             raise ValueError("it is no model card")

@@ -135,7 +135,7 @@ def main():
     signal.pthread_sigmask(signal.SIG_BLOCK, stop := {signal.SIGINT, signal.SIGTERM})  # until sigwait asks for them
     task.ErrorTask.finish, utilities.Error.to_response = linger, lambda error, _: Refused(error.body, error.code).answer
     limits = {"threads": 100, "max_request_body_size": MOST_BYTES + 1, "log_socket_errors": False}
-    limits |= {"trusted_proxy": "*", "trusted_proxy_headers": {"x-forwarded-proto"}}
+    limits |= {"trusted_proxy": "*", "trusted_proxy_headers": {"x-forwarded-proto"}, "connection_limit": 900}
     server = create_server(Application(models, *others), host=host, port=port, ipv6=":" in host, **limits)
     threading.Thread(target=server.run, daemon=True).start()
     print(f"http://{server.effective_host}:{server.effective_port}", flush=True)

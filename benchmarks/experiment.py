@@ -2,9 +2,9 @@
 
 Trains variants of the notebook's model on the comments in FOLDER (the competition's layout, word vectors beside them)
 and compares each with the default: the same split, 70 % to fit, number of models, seeds and epochs. Without names it
-trains all; "A + B" does both. With --keep FOLDER what is trained stays there, and is not trained again. A
-row has the final score of each model, mean and standard deviation, how far that lies above the default's, with its
-standard error, seconds an epoch, and of the average of the models:
+trains all; "A + B" does both. With --keep FOLDER what is trained stays there, and is not trained again. A row has the
+final score of each model, mean and standard deviation, how far that lies above the default's, with its standard error,
+seconds an epoch, and of the average of the models:
 
 final         the competition's score, on the holdout as all that follows
 overall       AUC of all comments
@@ -117,7 +117,7 @@ class Scaled(kernel.DenseEmbedding):
 VARIANTS = {
     "default": {},
     "swap: never": {"swap_terms": "no"},
-    "test comments: not learned": {"Batches": type("Batches", (kernel.Batches,), {"EXTRA": 0})},
+    "comments to score: not learned": {"Batches": type("Batches", (kernel.Batches,), {"EXTRA": 0})},
     "vectors: first file alone": {"build_embedding_matrix": partial(first_files, 1)},
     "trained: no words": {"FREQUENT": 10**9},
     "trained: words of 10": {"FREQUENT": 10},

@@ -53,13 +53,17 @@ def run_notebook(output_dir, **settings):
     return json.loads((output_dir / "report.json").read_text())
 
 
-def run_sections(last, **settings):
-    """Execute kernel.ipynb in this process down to the end of the section called `last`: the variables it leaves."""
-    names, section = {}, None
+def run_sections(last, names=None, **settings):
+    """Execute kernel.ipynb in this process down to the end of the section called `last`: the variables it leaves.
+
+    names: those that an earlier call left, to go on from there.
+    """
+    names, section = names or {"cells_run": 0}, None
     with mock.patch.dict(os.environ, environment_of(settings), clear=True):
-        for number, cell in enumerate(kernel.CELLS):
+        for number, cell in [*enumerate(kernel.CELLS)][names["cells_run"] :]:
             source = "".join(cell["source"])
             if source.startswith("## ") and section == last:
+                names["cells_run"] = number
                 break
             section = source.partition("\n")[0].removeprefix("## ") if source.startswith("## ") else section
             if cell["cell_type"] == "code":

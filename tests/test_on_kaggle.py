@@ -71,7 +71,7 @@ def saved(save, *arrays, **named):
 
 MODELS = {  # a folder of two words and one network
     "README.md": CARD.encode(),
-    "toxicity.py": b"score = len\n",
+    "toxicity.py": b"def main():\n    pass\n\n\nmain()\n",
     "models.json": b'{"run": "a run", "words": ["a", "word"], "networks": ["model_1.npz"]}',
     "vectors.npy": saved(np.save, np.zeros((4, 3), np.int8)),
     "model_1.npz": saved(np.savez, run="a run", weight=np.ones(2)),
@@ -404,6 +404,7 @@ def test_a_run_without_a_submission_is_a_failure(tmp_path):
         ("id,prediction\n1,0.1\n2,0.2\n3,1.01\n", "outside 0 … 1"),
         ("id,prediction\n1,0.1\n2,0.2\n3,nan\n", "outside 0 … 1"),
         ("id,prediction\n1,0.1\n2,0.2\n3,\n", "could not convert"),
+        ("id,prediction\n" + "1" * 200_000, "field larger than field limit"),
     ],
 )
 def test_invalid_submissions_are_told(tmp_path, submission, said):
@@ -427,6 +428,7 @@ ERROR_PAGE = "<!doctype html><title>503</title>"
     ("name", "content"),
     [
         *((name, ERROR_PAGE) for name in MODELS),
+        ("toxicity.py", MODELS["toxicity.py"][:-8]),
         ("model_1.npz", MODELS["model_1.npz"][:-30]),
         ("model_1.npz", saved(np.savez, run="another run", weight=np.ones(2))),
         ("vectors.npy", saved(np.save, np.zeros((5, 3), np.int8))),

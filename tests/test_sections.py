@@ -113,9 +113,10 @@ def test_of_comments_beyond_dispute_an_epoch_draws_two_for_each_other_one(folder
 
 def test_a_limit_that_cannot_be_kept_is_said_and_leaves_a_submission(folder):
     results = folder / "late"
-    with pytest.warns(UserWarning, match=r"KERNEL_TIME_LIMIT is [\d,]+ s too short"):
-        settings = {"input_dir": folder, "vector_files": VECTORS, "output_dir": results}
-        run_sections("9 Training and submission", **settings, time_limit=1, lstm_units=8)
+    settings = {"input_dir": folder, "vector_files": VECTORS, "output_dir": results}
+    with pytest.warns(UserWarning, match="too short for these comments|TF-IDF") as told, pytest.raises(SystemExit):
+        run_sections("9 Training and submission", **settings, time_limit=1)
+    assert len([of for of in told if "too short" in str(of.message) or "No model was trained" in str(of.message)]) == 2
     with (results / "submission.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == ROWS
 
