@@ -79,7 +79,7 @@ def main(workers, precision, models, output):
         toxic=labels["toxicity"][:, 0],
         seen=Watched.steps_seen,
         peaks=peaks,
-        dtypes=[dtype for dtype in dtypes if not dtype.startswith("<U")],  # the name of the run
+        dtypes=[dtype for dtype in dtypes if dtype.startswith("float")],
     )
 
 
