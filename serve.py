@@ -60,12 +60,12 @@ class Application:
     def __init__(self, models, languages="en", networks=None, suggestions=None):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # more are slower with matrices as small as these
         self.score = runpy.run_path(f"{models}/toxicity.py")["load"](models, networks or None)
-        self.columns = {name: n for n, label in enumerate(self.score([])) for name in LABELS if LABELS[name] == label}
+        self.labels = {name: label for name, label in LABELS.items() if label in self.score([])}
         self.languages, self.suggestions = languages.split(","), suggestions
-        self.lock, self.waiting = threading.Lock(), {}
+        self.lock = threading.Lock()
         self.routes = {"/" + method["path"]: ("POST", getattr(self, name)) for name, method in METHODS.items()}
         self.routes["/$discovery/rest"] = "GET", lambda environ: SERVICE | {"rootUrl": application_uri(environ)}
-        self.routes["/healthz"] = "GET", lambda environ: {"status": "ok", "attributes": [*self.columns]}
+        self.routes["/healthz"] = "GET", lambda environ: {"status": "ok", "attributes": [*self.labels]}
 
     def __call__(self, environ, start_response):
         method, respond = self.routes.get(environ["PATH_INFO"], ("", None))
@@ -90,31 +90,23 @@ class Application:
     def analyze(self, environ):
         request, text, languages, lowest = read(environ)
         foreign = ", ".join(each[:20] for each in languages if each.lower().split("-")[0] not in self.languages)
-        check(lowest, f"Missing requested_attributes, such as {[*self.columns]}", 400, "NO_REQUESTED_ATTRIBUTES")
+        check(lowest, f"Missing requested_attributes, such as {[*self.labels]}", 400, "NO_REQUESTED_ATTRIBUTES")
+        if request.get("dropUnsupportedAttributes"):
+            lowest = {name: share for name, share in lowest.items() if name in self.labels and not foreign}
         for name in lowest:
-            check(name in self.columns, f"Unknown requested attribute: {name[:80]}; known: {', '.join(self.columns)}")
+            check(name in self.labels, f"Unknown requested attribute: {name[:80]}; known: {', '.join(self.labels)}")
             message = f"Attribute {name} does not support request languages: {foreign[:80]}"
             check(not foreign, message, 400, "LANGUAGE_NOT_SUPPORTED_BY_ATTRIBUTE")
         places = [(0, len(text)), *(each.span() for each in SENTENCE.finditer(text) if request.get("spanAnnotations"))]
-        rows, scores = self.shares([text[begin:end] for begin, end in places]), {}
+        with self.lock:  # one request after the other: measured, texts of several in a batch take no less time
+            shares, scores = self.score([text[begin:end] for begin, end in places]), {}
         ends = [[len(text[:end].encode("utf-16-le", "surrogatepass")) // 2 for end in place] for place in places]
-        for name in (name for name in lowest if rows[0][self.columns[name]] >= lowest[name]):
-            shares = [{"value": row[self.columns[name]], "type": "PROBABILITY"} for row in rows]
-            spans = [{"begin": a, "end": z, "score": share} for (a, z), share in zip(ends, shares, strict=True)]
-            scores[name] = {"spanScores": spans[1:] or spans, "summaryScore": shares[0]}
+        for name in (name for name in lowest if shares[self.labels[name]][0] >= lowest[name]):
+            values = [{"value": share, "type": "PROBABILITY"} for share in shares[self.labels[name]]]
+            spans = [{"begin": a, "end": z, "score": value} for (a, z), value in zip(ends, values, strict=True)]
+            scores[name] = {"spanScores": spans[1:] or spans, "summaryScore": values[0]}
         answer = {name: request[name] for name in request.keys() & {"clientToken"}}
         return answer | {"languages": languages or self.languages[:1]} | ({"attributeScores": scores} if scores else {})
-
-    def shares(self, texts):
-        """A row of shares for each text. While one thread scores, texts of about one length gather for a batch."""
-        job, waiting = [texts], self.waiting.setdefault(max(map(len, texts)).bit_length(), [])
-        waiting.append(job)
-        with self.lock:
-            batch = [waiting.pop(0) for _ in range(len(waiting))]
-            rows = zip(*self.score([text for (texts,) in batch for text in texts]).values(), strict=True)
-            for each in batch:
-                each.append([next(rows) for _ in each[0]])
-        return job[1]
 
 
 def linger(refusal):

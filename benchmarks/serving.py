@@ -18,16 +18,10 @@ from pathlib import Path
 import psutil
 from measure import parse_arguments, print_machine
 
-ONE_BY_ONE = """import serve
-def shares(self, texts):
-    with self.lock: return [*zip(*self.score(texts).values())]
-serve.Application.shares = shares; serve.main()"""
-WAYS = {"batches": ["serve.py"], "one by one": ["-c", ONE_BY_ONE]}
 
-
-def start(models, way):
+def start(models):
     """A server of its own, and its port."""
-    command = [sys.executable, *way, models.resolve(), "--port", "0"]
+    command = [sys.executable, "serve.py", models.resolve(), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
     return psutil.Process(process.pid), int(process.stdout.readline().rpartition(":")[2])
 
@@ -50,18 +44,17 @@ def main():
     with path.open(encoding="utf-8-sig", newline="") as file:
         comments = [row["comment_text"] for row in csv.DictReader(file) if row["comment_text"].strip()]
     comments = {"short": [each for each in comments if len(each) <= longest], "all": comments}
-    for name, way in WAYS.items():
-        server, port = start(models, way)
-        for kind, texts in comments.items():
-            for clients in (1, 8, 32):
-                before = sum(server.cpu_times()[:2])
-                with ThreadPoolExecutor(clients) as pool:
-                    jobs = [pool.submit(ask, port, texts, seed, seconds) for seed in range(clients)]
-                    taken = sorted(second for job in jobs for second in job.result())
-                late, busy = taken[int(0.99 * len(taken))], (sum(server.cpu_times()[:2]) - before) / len(taken)
-                print(f"| {name} | {kind} | {clients} | {len(taken) / seconds:.0f} ", end="")
-                print(f"| {1000 * late:.0f} | {1000 * busy:.1f} |", flush=True)
-        server.terminate()
+    server, port = start(models)
+    for kind, texts in comments.items():
+        for clients in (1, 8, 32):
+            before = sum(server.cpu_times()[:2])
+            with ThreadPoolExecutor(clients) as pool:
+                jobs = [pool.submit(ask, port, texts, seed, seconds) for seed in range(clients)]
+                taken = sorted(second for job in jobs for second in job.result())
+            late, busy = taken[int(0.99 * len(taken))], (sum(server.cpu_times()[:2]) - before) / len(taken)
+            a_second = len(taken) / seconds
+            print(f"| {kind} | {clients} | {a_second:.0f} | {1000 * late:.0f} | {1000 * busy:.1f} |", flush=True)
+    server.terminate()
 
 
 if __name__ == "__main__":

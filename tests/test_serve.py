@@ -334,6 +334,12 @@ def test_side_by_side_each_gets_its_own_answer_and_memory_stays(server, score):
         assert max(clients.map(shares_are_right, [5] * 8)) < before + 30 * 2**20
 
 
+def test_attributes_that_are_not_supported_are_dropped_where_the_request_says_so(server):
+    asked = request("the cat", "TOXICITY", "FLIRTATION", dropUnsupportedAttributes=True)
+    assert [*server.ask(asked)[1]["attributeScores"]] == ["TOXICITY"]
+    assert server.ask(asked | {"languages": ["fr"]}) == (200, {"languages": ["fr"]})
+
+
 def test_who_hangs_up_or_is_slow_keeps_nobody_waiting(server):
     body = json.dumps(request("the cat")).encode()
     for _ in range(20):
@@ -388,30 +394,6 @@ def test_a_fault_of_the_server_tells_no_text(folder, tmp_path):  # noqa: F811
 def test_the_log_holds_no_text_and_no_traceback(server):
     assert server.ask(request("a secret word"))[0] == 200
     assert server.log.read_text() == ""
-
-
-def test_while_one_scores_the_others_gather_for_one_batch(folder, monkeypatch):  # noqa: F811
-    monkeypatch.syspath_prepend(ROOT)
-    from serve import Application
-
-    application, batches, may_go = Application(folder), [], threading.Event()
-
-    def score(texts):
-        batches.append(texts)
-        assert may_go.wait(60)
-        return {"toxicity": [len(text) for text in texts], "threat": [-len(text) for text in texts]}
-
-    application.score = score
-    texts = [["x" * n] for n in range(64, 76)] + [["x" * 60, "x" * 70]]  # all of about one length
-    with ThreadPoolExecutor(20) as clients:
-        rows = [clients.submit(application.shares, each) for each in texts]
-        for _ in range(6_000):
-            if sum(map(len, application.waiting.values())) == 12:
-                break
-            time.sleep(0.01)
-        may_go.set()
-        assert [row.result() for row in rows] == [[(len(x), -len(x)) for x in each] for each in texts]
-    assert len([batch for batch in batches if batch]) == 2
 
 
 def test_the_application_is_wsgi(folder, monkeypatch):  # noqa: F811
