@@ -1,8 +1,9 @@
 """What the server gives under load: python benchmarks/serving.py MODELS COMMENTS.csv [--seconds 2] [--longest 100]
 
-MODELS: the folder models/ of a run. COMMENTS.csv: with a column comment_text. 1, 8 and 32 clients ask, each as soon as
-it has its answer, with comments of at most so many characters, and with all: comments a second; milliseconds within
-which 99 of 100 answers came; milliseconds of processor time for each, which say most where a machine is shared.
+MODELS: the folder models/ of a run; beside it a network of RoBERTa-base's size behind the same server. COMMENTS.csv:
+with a column comment_text. 1, 8 and 32 clients ask, each as soon as it has its answer, with comments of at most so many
+characters, and with all: comments a second; milliseconds within which 99 of 100 answers came; milliseconds of processor
+time for each, which say most where a machine is shared.
 """
 
 import csv
@@ -18,10 +19,15 @@ from pathlib import Path
 import psutil
 from measure import parse_arguments, print_machine
 
+ROBERTA = """import sys; sys.path += ["benchmarks"]
+import scoring, serve
+serve.runpy.run_path = lambda path: {"load": lambda *others: scoring.make_roberta()}; serve.main()"""
+WAYS = {"models": ["serve.py"], "RoBERTa-base": ["-c", ROBERTA]}
 
-def start(models):
+
+def start(models, way):
     """A server of its own, and its port."""
-    command = [sys.executable, "serve.py", models.resolve(), "--port", "0"]
+    command = [sys.executable, *way, models.resolve(), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
     return psutil.Process(process.pid), int(process.stdout.readline().rpartition(":")[2])
 
@@ -44,17 +50,19 @@ def main():
     with path.open(encoding="utf-8-sig", newline="") as file:
         comments = [row["comment_text"] for row in csv.DictReader(file) if row["comment_text"].strip()]
     comments = {"short": [each for each in comments if len(each) <= longest], "all": comments}
-    server, port = start(models)
-    for kind, texts in comments.items():
-        for clients in (1, 8, 32):
-            before = sum(server.cpu_times()[:2])
-            with ThreadPoolExecutor(clients) as pool:
-                jobs = [pool.submit(ask, port, texts, seed, seconds) for seed in range(clients)]
-                taken = sorted(second for job in jobs for second in job.result())
-            late, busy = taken[int(0.99 * len(taken))], (sum(server.cpu_times()[:2]) - before) / len(taken)
-            a_second = len(taken) / seconds
-            print(f"| {kind} | {clients} | {a_second:.0f} | {1000 * late:.0f} | {1000 * busy:.1f} |", flush=True)
-    server.terminate()
+    for name, way in WAYS.items():
+        server, port = start(models, way)
+        for kind, texts in comments.items():
+            for clients in (1, 8, 32):
+                before, begun = sum(server.cpu_times()[:2]), time.perf_counter()
+                with ThreadPoolExecutor(clients) as pool:
+                    jobs = [pool.submit(ask, port, texts, seed, seconds) for seed in range(clients)]
+                    taken = sorted(second for job in jobs for second in job.result())
+                late, busy = taken[int(0.99 * len(taken))], (sum(server.cpu_times()[:2]) - before) / len(taken)
+                a_second = len(taken) / (time.perf_counter() - begun)
+                print(f"| {name} | {kind} | {clients} | {a_second:.0f} ", end="")
+                print(f"| {1000 * late:.0f} | {1000 * busy:.1f} |", flush=True)
+        server.terminate()
 
 
 if __name__ == "__main__":
