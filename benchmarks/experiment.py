@@ -125,7 +125,6 @@ VARIANTS = {
     "trained: dropout 0.2": {"layers": trained_dropout(0.2)},
     "trained: gradient as slices": {"DenseEmbedding": kernel.layers.Embedding},
     "trained: rate x 3": {"DenseEmbedding": type("Faster", (Scaled,), {"scale": 3.0})},
-    "trained: rate / 3": {"DenseEmbedding": type("Slower", (Scaled,), {"scale": 1 / 3})},
     "dropout: 0.2": {"SPATIAL_DROPOUT": 0.2},
     "dropout: 0.45": {"SPATIAL_DROPOUT": 0.45},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},

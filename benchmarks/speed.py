@@ -34,7 +34,7 @@ def main():
         batches = kind(**comments)
         return seconds_of_steps(pretrained, batches, len(batches), 128, warm_up=len(batches))
 
-    similar, padded = np.mean([[seconds_of_epoch(kind) for kind in (kernel.Batches, Padded)] for _ in "ab"], axis=0)
+    similar, padded = np.mean([[seconds_of_epoch(kind) for kind in (kernel.Batches, Padded)] for _ in range(2)], axis=0)
     print(f"an epoch of {arguments.rows:,} rows: similar lengths {similar:.1f} s, all padded {padded:.1f} s")
 
 
