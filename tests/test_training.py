@@ -221,6 +221,13 @@ def test_an_overflow_of_one_occurrence_of_a_word_skips_the_step(half_precision, 
         assert np.array_equal(model.get_weights()[0].ravel(), moved)
 
 
+def test_the_gradient_of_a_frequent_word_is_summed_in_full_precision(half_precision):
+    """Half precision knows no 2049: a sum of ones would stay at 2048, and the scaled one overflow."""
+    model = make_word_model(mixed_precision.LossScaleOptimizer(kernel.keras.optimizers.SGD(1.0)))
+    model.train_on_batch(np.full((1, 3000), 1), np.ones((1, 3000, 1), np.float32))
+    assert np.array_equal(model.get_weights()[0].ravel(), [0, -3000, 0])
+
+
 @pytest.mark.parametrize("times", [1, 8])
 def test_a_word_moves_by_its_whole_gradient_however_often_it_occurs(times):
     """Adam moves by the learning rate where a gradient stays the same (Kingma, Ba 2015, section 2.1)."""
