@@ -10,13 +10,13 @@ final         the competition's score, on the holdout as all that follows
 overall       AUC of all comments
 sources       mean of the AUCs within each source (see `sources`)
 own           AUC of the competition's own comments, where the folder has some
+negative AEG  mean of the nine identities
 swapped, others, names
               lowest bias AUC of a term in made-up sentences that differ in an adjective and the term ("You are a brave
               lesbian."), for terms that training swaps, for terms that it was never told of, and for names
 gap           counterfactual gap (Garg et al. 2019): mean change, up or down, of the scores of held-out comments when
               the terms in them are replaced by others that training swaps
 lift          mean rise of the score of a harmless sentence when such a term is put in
-negative AEG  mean of the nine identities
 """
 
 import argparse
@@ -26,7 +26,6 @@ import time
 from collections import ChainMap
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +37,7 @@ from measure import files_of, print_machine, run_notebook
 import kernel
 import numpy as np
 import pandas as pd
-from kernel import keras
+from kernel import keras, layers, ops
 
 # made-up sentences on which only the adjective should count; after the idea of Dixon et al. 2018
 SWAPPED = ("man", "woman", "gay", "lesbian", "homosexual", "transgender", "christian", "jewish", "muslim", "buddhist")
@@ -97,13 +96,9 @@ def sources(train):
     return np.select(found, ["civil", "posts", "tweets", "wikipedia"], default="civil")
 
 
-def first_files(count, files, words, build=kernel.build_embedding_matrix):
-    return build(files[:count], words)
-
-
-def trained_dropout(share, dropout=kernel.layers.Dropout):
+def trained_dropout(share, dropout=layers.Dropout):
     """keras.layers for build_model, with another dropout of the trained vectors, the only ones that have one."""
-    return SimpleNamespace(**vars(kernel.layers) | {"Dropout": lambda _: dropout(share)})
+    return SimpleNamespace(**vars(layers) | {"Dropout": lambda _: dropout(share)})
 
 
 class Scaled(kernel.DenseEmbedding):
@@ -113,25 +108,30 @@ class Scaled(kernel.DenseEmbedding):
         return self.scale * super().call(tokens)
 
 
+def build_cnn(pretrained, *_):
+    """The organisers' benchmark, a convolutional network, with the notebook's heads: as from build_model."""
+    tokens = keras.Input((None,), dtype="int32")
+    hidden = pretrained(ops.pad(tokens, ((0, 0), (0, 250)))[:, :250])
+    for width, pooling in ((2, layers.MaxPooling1D(5)), (3, layers.MaxPooling1D(5)), (4, layers.GlobalMaxPooling1D())):
+        hidden = pooling(layers.Conv1D(128, width, activation="relu", padding="same")(hidden))
+    hidden = layers.Dense(128, activation="relu")(layers.Dropout(0.3)(hidden))
+    return keras.Model(tokens, {name: layers.Dense(size, name=name)(hidden) for name, size in kernel.HEADS.items()})
+
+
 # name: settings, by their names, and definitions of the notebook that are replaced
 VARIANTS = {
     "default": {},
     "swap: never": {"swap_terms": "no"},
     "comments to score: not learned": {"Batches": type("Batches", (kernel.Batches,), {"EXTRA": 0})},
-    "vectors: first file alone": {"build_embedding_matrix": partial(first_files, 1)},
     "trained: no words": {"FREQUENT": 10**9},
     "trained: words of 10": {"FREQUENT": 10},
     "trained: 32 wide": {"TRAINED_WIDTH": 32},
     "trained: dropout 0.2": {"layers": trained_dropout(0.2)},
-    "trained: gradient as slices": {"DenseEmbedding": kernel.layers.Embedding},
+    "trained: gradient as slices": {"DenseEmbedding": layers.Embedding},
     "trained: rate x 3": {"DenseEmbedding": type("Faster", (Scaled,), {"scale": 3.0})},
-    "dropout: 0.2": {"SPATIAL_DROPOUT": 0.2},
-    "dropout: 0.45": {"SPATIAL_DROPOUT": 0.45},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
+    "network: the organisers'": {"build_model": build_cnn},
     "rate: 2e-3": {"learning_rate": 2e-3},
-    "batch: 128": {"batch_size": 128},
-    "units: 256": {"lstm_units": 256},
-    "epochs: 3": {"epochs": 3},
     "epochs: 8": {"epochs": 8},
 }
 
@@ -174,21 +174,26 @@ def run_variant(name, settings):
     return texts, np.array(scores), seconds
 
 
-def figures(texts, scores):
-    """The figures of the scores of texts, then of the holdout, as a dict."""
-    texts, scores = texts.assign(score=scores[: len(texts)]), scores[len(texts) :]
+def holdout_figures(scores):
+    """The figures of scores of the holdout alone, as a dict."""
     toxic, holdout = kernel.holdout_toxic, kernel.train.iloc[kernel.holdout_rows]
     of_holdout, source = kernel.model_figures(toxic, scores, kernel.holdout_mentioned), sources(holdout)
     parts = [*(source == name for name in np.unique(source)), (holdout[kernel.RATERS] == 10).to_numpy()]
     *within, own = (kernel.overall_auc(toxic[rows], kernel.dense_ranks(scores[rows])) for rows in parts)
     result = {"final": of_holdout["all", "final_score"], "overall": of_holdout["all", "overall_auc"]}
     result |= {"sources": np.nanmean(within), "own": own}
+    return result | {"negative AEG": np.nanmean([of_holdout[name, "negative_aeg"] for name in kernel.IDENTITIES])}
+
+
+def figures(texts, scores):
+    """The figures of the scores of texts, then of the holdout, as a dict."""
+    texts, result = texts.assign(score=scores[: len(texts)]), holdout_figures(scores[len(texts) :])
     for kind in KINDS:
         bias = kernel.term_figures(texts[texts["kind"] == kind].astype({"toxic": bool}))
         result[kind] = bias[kernel.BIAS_AUCS].min().min()
     moved = texts["score"] - texts["score"].reindex(texts["base"]).to_numpy()
     result |= {"gap": moved[texts["kind"] == "gap"].abs().mean(), "lift": moved[texts["kind"] == "lift"].mean()}
-    return result | {"negative AEG": np.nanmean([of_holdout[name, "negative_aeg"] for name in kernel.IDENTITIES])}
+    return result
 
 
 def print_row(name, texts, scores, seconds, default):

@@ -16,12 +16,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 
 def parse_arguments(doc, *paths, **others):
-    """What the command line says: paths, and --others with their defaults."""
+    """What the command line says: paths, and --others with their defaults; a list takes several."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in paths:
         parser.add_argument(name, type=Path)
     for name, default in others.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
+        kind = {"type": type(default[0]), "nargs": "+"} if isinstance(default, list) else {"type": type(default)}
+        parser.add_argument(f"--{name.replace('_', '-')}", default=default, **kind)
     return parser.parse_args()
 
 
@@ -45,12 +46,12 @@ def files_of(folder):
     return {"input_dir": folder} | ({"vector_files": ":".join(vectors)} if vectors else {})
 
 
-def run_notebook(last, settings):
-    """Run the notebook's cells in the module `kernel`, down to the one that holds a text."""
+def run_notebook(last, settings, first="import os"):
+    """Run the notebook's cells in the module `kernel`, from the one that holds a text to the one that holds another."""
     import kernel
     from runs import environment_of
 
     with patch.dict(os.environ, environment_of(settings), clear=True), redirect_stdout(StringIO()):
-        for number in range(kernel.number_of_cell(last) + 1):
+        for number in range(kernel.number_of_cell(first), kernel.number_of_cell(last) + 1):
             if "run" in kernel.CELLS[number]["metadata"].get("tags", []):
                 kernel.run_cell(number, vars(kernel))

@@ -1,0 +1,43 @@
+"""benchmarks/scaling.py runs the notebook's cells on a part of its rows: who changes these should hear of it here."""
+
+import shutil
+import subprocess
+import sys
+
+import kernel
+import numpy as np
+import pandas as pd
+import pytest
+from runs import VECTORS, copy_of_sample
+
+BENCHMARKS = kernel.NOTEBOOK.parent / "benchmarks"
+
+
+def test_networks_are_trained_once_and_printed_by_rows(tmp_path):
+    folder = copy_of_sample(tmp_path / "comments", rows=600)
+    shutil.copy(VECTORS, folder)
+    command = [sys.executable, BENCHMARKS / "scaling.py", folder, "--keep", tmp_path / "kept", "--units", "4", "8"]
+    command += ["--epochs", "1", "--dropout", "0.3", "--part", "0.5", "1"]
+    printed, written = [], []
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout.split("\n", 1)[1])
+        written.append({path.name: path.stat().st_mtime for path in (tmp_path / "kept").glob("*.npz")})
+    assert printed[0] == printed[1] and written[0] == written[1] and len(written[0]) == 8
+    table = [line.strip("| ").split(" | ") for line in printed[0].splitlines() if line.startswith("| ")][2:]
+    assert [row[1] for row in table] == ["4", "8", "4", "8"]  # units
+    fewer, _, more, _ = (int(row[0]) for row in table)
+    assert 0.3 < fewer / more < 0.7 and 300 < more < 600
+    assert "8 units for 4, at 1,624,000 rows:" in printed[0] and (tmp_path / "kept" / "scaling.png").exists()
+
+
+def test_curves_are_those_that_the_errors_lie_on(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import scaling
+
+    rows = np.tile([3_000, 6_000, 12_000, 24_000], 2)
+    models = pd.DataFrame({"units": 128, "rows": rows, "final": 1 - (0.04 + 0.07 * (rows / 10_000) ** -0.4)})
+    (curve, *drawn) = scaling.fit_curves(models)[128]
+    assert curve == pytest.approx([0.04, 0.07, 0.4], rel=0.01)
+    assert len(drawn) == 100 and np.ptp(drawn, axis=0).max() < 0.01  # models that agree have no noise
