@@ -43,26 +43,6 @@ def make_vectors(words, device, width=600):
     return kernel.pretrained_vectors(np.random.default_rng(0).random((words + 1, width), np.float32) - 0.5, device)
 
 
-class Timed(kernel.Schedule):
-    """Notes when the steps that count begin, after the first ones, in which the graph is built."""
-
-    def __init__(self, warm_up, steps):
-        super().__init__(warm_up + steps, 4e-3, 0, np.inf, Event())
-        self.warm_up = warm_up
-
-    def on_train_batch_begin(self, batch, logs=None):
-        if self.steps == self.warm_up:
-            self.timed_from = time.perf_counter()
-        super().on_train_batch_begin(batch, logs)
-
-
-def seconds_of_steps(pretrained, batches, steps, units, warm_up=20):
-    """Seconds that so many training steps take."""
-    model, schedule = kernel.build_model(pretrained, pretrained.input_dim // 8, units), Timed(warm_up, steps)
-    kernel.train_model(model, batches, schedule)
-    return time.perf_counter() - schedule.timed_from
-
-
 class Watched(kernel.Schedule):
     """Notes the seconds at which the steps of each model begin."""
 
@@ -75,6 +55,14 @@ class Watched(kernel.Schedule):
     def on_train_batch_begin(self, batch, logs=None):
         self.times.append(time.perf_counter())
         super().on_train_batch_begin(batch, logs)
+
+
+def seconds_of_step(pretrained, batches, steps, units, warm_up=20):
+    """Mean of so many training steps behind the first ones, in which the graph is built."""
+    model = kernel.build_model(pretrained, pretrained.input_dim // 8, units)
+    schedule = Watched(warm_up + steps, 4e-3, 0, np.inf, Event())
+    kernel.train_model(model, batches, schedule)
+    return (time.perf_counter() - schedule.times[warm_up]) / steps
 
 
 def seconds_of_models(devices, pretrained, models, comments, units):
@@ -110,7 +98,7 @@ def main():
         keras.config.set_dtype_policy(precision)
         batches = kernel.Batches(**comments)
         with keras.device(devices[0]):
-            seconds = seconds_of_steps(pretrained[0], batches, arguments.steps, arguments.units) / arguments.steps
+            seconds = seconds_of_step(pretrained[0], batches, arguments.steps, arguments.units)
         print(f"{precision}: {batches.size / seconds:,.0f} rows a second, {seconds * 1e3:.1f} ms a step, ", end="")
         print(f"{seconds * len(batches):,.0f} s an epoch", flush=True)
         for some in (1, count) if count > 1 else ():
