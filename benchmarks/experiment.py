@@ -24,7 +24,7 @@ import itertools
 import tempfile
 import time
 from collections import ChainMap
-from contextlib import ExitStack, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -132,7 +132,7 @@ VARIANTS = {
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "network: the organisers'": {"build_model": build_cnn},
     "rate: 2e-3": {"learning_rate": 2e-3},
-    "epochs: 8": {"epochs": 8},
+    "batch: 512": {"batch_size": 512},
 }
 
 
@@ -143,9 +143,16 @@ def batches_of(texts):
     return kernel.Batches(tokens, offsets, np.arange(len(texts)))
 
 
+def changes_of(name):
+    """The settings and the definitions that a variant, "A" or "A + B", replaces: two dicts."""
+    changes = dict(ChainMap(*map(VARIANTS.get, name.split(" + "))))
+    settings = {key: changes.pop(key) for key in [*changes] if key in kernel.Settings.__annotations__}
+    return settings, changes
+
+
 def run_variant(name, settings):
     """The texts; scores of each model, float (models, texts and holdout); seconds an epoch, list."""
-    changes, seconds, scores = dict(ChainMap(*map(VARIANTS.get, name.split(" + ")))), [], []
+    (replaced, changes), seconds, scores = changes_of(name), [], []
     train_model, predict = kernel.train_model, kernel.predict
 
     def timed(model, batches, schedule):
@@ -162,11 +169,8 @@ def run_variant(name, settings):
 
     changes |= {"train_model": timed, "predict": predict_more, "plot_bias": lambda *_: None, "BASELINE_ROWS": 1_000}
     changes["NOT_LEARNED"] = kernel.NOT_LEARNED | {"models"}  # those that stand there serve a longer row of models, too
-    settings = settings | {key: changes.pop(key) for key in [*changes] if key in kernel.Settings.__annotations__}
-    with ExitStack() as stack:
-        for definition, replacement in changes.items():
-            stack.enter_context(patch.object(kernel, definition, replacement))
-        run_notebook("Ensemble(", settings)
+    with patch.multiple(kernel, **changes):
+        run_notebook("Ensemble(", settings | replaced)
         texts = make_texts(kernel.train["comment_text"].iloc[kernel.holdout_rows])
         ensemble = replace(kernel.ensemble, deadline=np.inf)
         with redirect_stdout(StringIO()):

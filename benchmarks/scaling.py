@@ -1,15 +1,15 @@
 """How the best network moves with the number of comments: python benchmarks/scaling.py FOLDER [--keep kept]
 
 Trains the notebook's networks on parts of the rows to fit in FOLDER (the competition's layout, word vectors beside the
-comments) with other units, epochs and dropout, and scores one holdout of 30 %. Number 0, 2, … train no vectors of
-words, 1, 3, … do, and none is taught by another. What is trained stays in --keep, and is not trained again. Prints of
-all that is there
+comments) with other units, epochs and dropout, or changed like a variant of experiment.py, and scores one holdout of 30
+%. Number 0, 2, … train no vectors of words, 1, 3, … do, and none is taught by another. What is trained stays in --keep,
+and is not trained again. Prints of all that is there
 
 - a table: the figures of each model (see experiment.py) with standard errors, the final score of the average of these
   models, and the seconds that training them took;
-- how far the curve error = a + b * rows ** -c (Hestness et al. 2017) of a number of units lies below that of the next
-  smaller one at 1.6 million rows, and between what 95 of 100 lie where the models' noise is drawn anew. The curves, in
-  scaling.png, are of the models of the last of --epochs with the usual dropout.
+- of three parts and more, how far the curve error = a + b * rows ** -c (Hestness et al. 2017) of a number of units lies
+  below that of the next smaller one at 1.6 million rows, and between what 95 of 100 lie with the models' noise drawn
+  anew. The curves, in scaling.png, are of the first --variant with the last of --epochs and the usual dropout.
 """
 
 import itertools
@@ -28,23 +28,21 @@ import kernel
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from experiment import holdout_figures
+from experiment import changes_of, holdout_figures
 from scipy.optimize import curve_fit
 
 GRID = {"units": [64, 128, 256], "epochs": [2, 4], "dropout": [0.2, 0.3, 0.4], "number": [0, 1]}
-SPLIT, COMPETITION = "held_out = split_holdout(", 1_624_000
+SETTING, SPLIT, COMPETITION = ["variant", "rows", *GRID][:-1], "held_out = split_holdout(", 1_624_000
 
 
-def prepare(folder, part, output_dir):
+def prepare(settings, part):
     """Run the notebook down to the first model with a part of the rows to fit, 0 … 1; the holdout stays the same."""
-    settings = files_of(folder) | {"holdout_share": 0.3, "output_dir": output_dir}
-    with patch.multiple(kernel, BASELINE_ROWS=1_000, plot_bias=lambda *_: None):
-        run_notebook(SPLIT, settings)
-        kept = kernel.held_out | (np.random.default_rng(0).random(len(kernel.held_out)) < part)
-        held_out, kernel.toxic = kernel.held_out[kept], kernel.toxic[kept]
-        kernel.train, kernel.mentioned = (of[kept].reset_index(drop=True) for of in (kernel.train, kernel.mentioned))
-        with patch.object(kernel, "split_holdout", lambda *_: held_out):
-            run_notebook("Ensemble(", settings, first=SPLIT)
+    run_notebook(SPLIT, settings)
+    kept = kernel.held_out | (np.random.default_rng(0).random(len(kernel.held_out)) < part)
+    held_out, kernel.toxic = kernel.held_out[kept], kernel.toxic[kept]
+    kernel.train, kernel.mentioned = (of[kept].reset_index(drop=True) for of in (kernel.train, kernel.mentioned))
+    with patch.object(kernel, "split_holdout", lambda *_: held_out):
+        run_notebook("Ensemble(", settings, first=SPLIT)
 
 
 def train(units, epochs, dropout, number):
@@ -63,11 +61,11 @@ def train(units, epochs, dropout, number):
 
 def print_table(models):
     rows = []
-    for setting, of in models.groupby(["rows", "units", "epochs", "dropout"]):
+    for setting, of in models.groupby(SETTING):
         cells = [f"{of[name].mean():.4f} ± {of[name].sem():.4f}" for name in ("final", "overall", "sources")]
         average = f"{holdout_figures(of['scores'].mean())['final']:.4f}"
-        rows.append([*(f"{value:g}" for value in setting), *cells, average, f"{of['seconds'].sum():.0f}"])
-    header = ["rows", "units", "epochs", "dropout", "final", "overall", "sources", "average", "seconds"]
+        rows.append([*map(str, setting), *cells, average, f"{of['seconds'].sum():.0f}"])
+    header = [*SETTING, "final", "overall", "sources", "average", "seconds"]
     print(*(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)), sep="\n")
 
 
@@ -78,43 +76,48 @@ def curve(rows, a, b, c):
 def fit_curves(models, draws=100):
     """{units: list of the a, b and c of 1 - final score, first as it is, then with the models' noise drawn anew}."""
     generator, points = np.random.default_rng(0), models.groupby(["units", "rows"])["final"]
-    noise, mean = np.sqrt(points.var().mean()), points.transform("mean")
+    noise, mean = np.nan_to_num(np.sqrt(points.var().mean())), points.transform("mean")
     errors = [1 - models["final"], *(1 - mean + noise * generator.normal(size=len(models)) for _ in range(draws))]
     fit = partial(curve_fit, curve, p0=(0.05, 0.05, 0.5), bounds=(0, 1))
     return {units: [fit(of["rows"], error[of.index])[0] for error in errors] for units, of in models.groupby("units")}
 
 
-def plot(models, curves, path):
-    rows = np.geomspace(models["rows"].min(), COMPETITION)
+def compare_curves(models, path):
+    """Draw the curves of all units, and print how each differs from the one before."""
+    rows, curves = np.geomspace(models["rows"].min(), COMPETITION), fit_curves(models)
     for color, (units, of) in zip(("C0", "C1", "C2", "C3"), models.groupby("units"), strict=False):
         plt.plot(of["rows"], 1 - of["final"], ".", color=color)
         plt.plot(rows, curve(rows, *curves[units][0]), color=color, label=f"{units} units")
-    plt.gca().set(xscale="log", yscale="log", xlabel="rows to fit", ylabel="1 - final score")
+    plt.gca().set(xscale="log", xlabel="rows to fit", ylabel="1 - final score")
     plt.legend()
     plt.savefig(path)
-
-
-def main():
-    arguments = parse_arguments(__doc__, "folder", keep=Path("kept"), part=[0.125, 0.25, 0.5, 1.0], **GRID)
-    print_machine("keras", "tensorflow")
-    arguments.keep.mkdir(parents=True, exist_ok=True)
-    for part in arguments.part:
-        with tempfile.TemporaryDirectory() as output_dir:
-            prepare(arguments.folder, part, output_dir)
-        for values in itertools.product(*(vars(arguments)[name] for name in GRID)):
-            setting, path = dict(zip(GRID, values, strict=True)), arguments.keep / f"{part}_{values}.npz"
-            if not path.exists():
-                np.savez(path, **setting, **train(**setting))
-    models = [{name: array[()] for name, array in np.load(path).items()} for path in arguments.keep.glob("*.npz")]
-    models = pd.DataFrame([model | holdout_figures(model["scores"]) for model in models])
-    print_table(models)
-    usual = models[(models["dropout"] == kernel.SPATIAL_DROPOUT) & (models["epochs"] == arguments.epochs[-1])]
-    curves = fit_curves(usual)
-    plot(usual, curves, arguments.keep / "scaling.png")
     for smaller, larger in itertools.pairwise(curves):
         errors = [np.array([curve(COMPETITION, *one) for one in curves[units]]) for units in (smaller, larger)]
         gain, (low, high) = errors[0] - errors[1], np.quantile((errors[0] - errors[1])[1:], kernel.INTERVAL)
         print(f"{larger} units for {smaller}, at {COMPETITION:,} rows: {gain[0]:+.4f}, {low:+.4f} … {high:+.4f}")
+
+
+def main():
+    parts, variants = [0.125, 0.25, 0.5, 1.0], ["default"]
+    arguments = parse_arguments(__doc__, "folder", keep=Path("kept"), part=parts, variant=variants, **GRID)
+    print_machine("keras", "tensorflow")
+    arguments.keep.mkdir(parents=True, exist_ok=True)
+    for part, variant in itertools.product(arguments.part, arguments.variant):
+        settings, definitions = changes_of(variant)
+        definitions |= {"BASELINE_ROWS": 1_000, "plot_bias": lambda *_: None}
+        with tempfile.TemporaryDirectory() as output_dir, patch.multiple(kernel, **definitions):
+            prepare(files_of(arguments.folder) | {"holdout_share": 0.3, "output_dir": output_dir} | settings, part)
+            for values in itertools.product(*(vars(arguments)[name] for name in GRID)):
+                setting, path = dict(zip(GRID, values, strict=True)), arguments.keep / f"{part} {variant} {values}.npz"
+                if not path.exists():
+                    np.savez(path, variant=variant, **setting, **train(**setting))
+    models = [{name: array[()] for name, array in np.load(path).items()} for path in arguments.keep.glob("*.npz")]
+    models = pd.DataFrame([model | holdout_figures(model["scores"]) for model in models])
+    print_table(models)
+    usual = models["dropout"].eq(kernel.SPATIAL_DROPOUT) & models["epochs"].eq(arguments.epochs[-1])
+    usual = models[usual & models["variant"].eq(arguments.variant[0])]
+    if usual["rows"].nunique() > 2:  # a curve has three parameters
+        compare_curves(usual, arguments.keep / "scaling.png")
 
 
 if __name__ == "__main__":
