@@ -70,7 +70,7 @@ an average that forgets ten times as fast | training
 no weight decay | training
     weight_decay=1e-3 => weight_decay=0.0
 a gradient that comes as slices | training
-    self.compute_dtype) * 1, tokens => self.compute_dtype), tokens
+    ops.take(self.embeddings * 1, tokens => ops.take(self.embeddings, tokens
 trained words in every model | training
     ensemble.frequent_words * (number % 2) => ensemble.frequent_words
 scores in another order than their ids | training

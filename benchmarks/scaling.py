@@ -1,9 +1,9 @@
 """How the best network moves with the number of comments: python benchmarks/scaling.py FOLDER [--keep kept]
 
 Trains the notebook's networks on parts of the rows to fit in FOLDER (the competition's layout, word vectors beside the
-comments) with other units, epochs and dropout, or changed like a variant of experiment.py, and scores one holdout of 30
-%. Number 0, 2, … train no vectors of words, 1, 3, … do, and none is taught by another. What is trained stays in --keep,
-and is not trained again. Prints of all that is there
+comments), with other units, epochs and dropout, or changed like a variant of experiment.py, to score a 30 % holdout.
+Number 1, 3, … train vectors of words, and none is taught by another. What is trained stays in --keep, and is not
+trained again: empty it when the notebook has changed. Of all that is there it prints
 
 - a table: the figures of each model (see experiment.py) with standard errors, the final score of the average of these
   models, and the seconds that training them took;
@@ -32,7 +32,8 @@ from experiment import changes_of, holdout_figures
 from scipy.optimize import curve_fit
 
 GRID = {"units": [64, 128, 256], "epochs": [2, 4], "dropout": [0.2, 0.3, 0.4], "number": [0, 1]}
-SETTING, SPLIT, COMPETITION = ["variant", "rows", *GRID][:-1], "held_out = split_holdout(", 1_624_000
+PARTS, SETTING = [0.125, 0.25, 0.5, 1.0], ["variant", "rows", *GRID][:-1]
+SPLIT, COMPETITION = "held_out = split_holdout(", 1_624_000  # rows to fit
 
 
 def prepare(settings, part):
@@ -98,26 +99,25 @@ def compare_curves(models, path):
 
 
 def main():
-    parts, variants = [0.125, 0.25, 0.5, 1.0], ["default"]
-    arguments = parse_arguments(__doc__, "folder", keep=Path("kept"), part=parts, variant=variants, **GRID)
+    arguments = parse_arguments(__doc__, "folder", keep=Path("kept"), part=PARTS, variant=["default"], **GRID)
     print_machine("keras", "tensorflow")
-    arguments.keep.mkdir(parents=True, exist_ok=True)
+    (keep := arguments.keep / arguments.folder.resolve().name).mkdir(parents=True, exist_ok=True)
     for part, variant in itertools.product(arguments.part, arguments.variant):
         settings, definitions = changes_of(variant)
         definitions |= {"BASELINE_ROWS": 1_000, "plot_bias": lambda *_: None}
         with tempfile.TemporaryDirectory() as output_dir, patch.multiple(kernel, **definitions):
             prepare(files_of(arguments.folder) | {"holdout_share": 0.3, "output_dir": output_dir} | settings, part)
             for values in itertools.product(*(vars(arguments)[name] for name in GRID)):
-                setting, path = dict(zip(GRID, values, strict=True)), arguments.keep / f"{part} {variant} {values}.npz"
+                setting, path = dict(zip(GRID, values, strict=True)), keep / f"{part} {variant} {values}.npz"
                 if not path.exists():
-                    np.savez(path, variant=variant, **setting, **train(**setting))
-    models = [{name: array[()] for name, array in np.load(path).items()} for path in arguments.keep.glob("*.npz")]
+                    kernel.write_atomically(path, partial(np.savez, variant=variant, **setting, **train(**setting)))
+    models = [{name: array[()] for name, array in np.load(path).items()} for path in keep.glob("*.npz")]
     models = pd.DataFrame([model | holdout_figures(model["scores"]) for model in models])
     print_table(models)
     usual = models["dropout"].eq(kernel.SPATIAL_DROPOUT) & models["epochs"].eq(arguments.epochs[-1])
     usual = models[usual & models["variant"].eq(arguments.variant[0])]
     if usual["rows"].nunique() > 2:  # a curve has three parameters
-        compare_curves(usual, arguments.keep / "scaling.png")
+        compare_curves(usual, keep / "scaling.png")
 
 
 if __name__ == "__main__":

@@ -23,13 +23,15 @@ def test_networks_are_trained_once_and_printed_by_rows(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout.split("\n", 1)[1])
-        written.append({path.name: path.stat().st_mtime for path in (tmp_path / "kept").glob("*.npz")})
+        written.append({path.name: path.stat().st_mtime for path in (tmp_path / "kept" / "comments").glob("*.npz")})
     assert printed[0] == printed[1] and written[0] == written[1] and len(written[0]) == 12
     table = [line.strip("| ").split(" | ") for line in printed[0].splitlines() if line.startswith("| ")][2:]
     assert [row[2] for row in table] == ["4", "8"] * 3  # units
     rows = np.array([int(row[1]) for row in table[::2]])
     assert np.allclose(rows / rows[-1], [0.25, 0.5, 1], atol=0.1) and 300 < rows[-1] < 600
-    assert "8 units for 4, at 1,624,000 rows:" in printed[0] and (tmp_path / "kept" / "scaling.png").exists()
+    assert (
+        "8 units for 4, at 1,624,000 rows:" in printed[0] and (tmp_path / "kept" / "comments" / "scaling.png").exists()
+    )
 
 
 def test_curves_are_those_that_the_errors_lie_on(monkeypatch):
