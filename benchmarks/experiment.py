@@ -115,7 +115,8 @@ def build_cnn(pretrained, *_):
     for width, pooling in ((2, layers.MaxPooling1D(5)), (3, layers.MaxPooling1D(5)), (4, layers.GlobalMaxPooling1D())):
         hidden = pooling(layers.Conv1D(128, width, activation="relu", padding="same")(hidden))
     hidden = layers.Dense(128, activation="relu")(layers.Dropout(0.3)(hidden))
-    return keras.Model(tokens, {name: layers.Dense(size, name=name)(hidden) for name, size in kernel.HEADS.items()})
+    heads = {name: layers.Dense(size, dtype="float32", name=name)(hidden) for name, size in kernel.HEADS.items()}
+    return keras.Model(tokens, heads)
 
 
 # name: settings, by their names, and definitions of the notebook that are replaced
@@ -131,7 +132,6 @@ VARIANTS = {
     "trained: rate x 3": {"DenseEmbedding": type("Faster", (Scaled,), {"scale": 3.0})},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "network: the organisers'": {"build_model": build_cnn},
-    "rate: 2e-3": {"learning_rate": 2e-3},
     "batch: 512": {"batch_size": 512},
 }
 
