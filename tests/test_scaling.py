@@ -17,14 +17,14 @@ def test_networks_are_trained_once_and_printed_by_rows(tmp_path):
     folder = copy_of_sample(tmp_path / "comments", rows=600)
     shutil.copy(VECTORS, folder)
     command = [sys.executable, BENCHMARKS / "scaling.py", folder, "--keep", tmp_path / "kept", "--units", "4", "8"]
-    command += ["--epochs", "1", "--dropout", "0.3", "--part", "0.25", "0.5", "1"]
+    command += ["--epochs", "1", "--dropout", "0.3", "--number", "1", "--part", "0.25", "0.5", "1"]
     printed, written = [], []
     for _ in range(2):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout.split("\n", 1)[1])
         written.append({path.name: path.stat().st_mtime for path in (tmp_path / "kept" / "comments").glob("*.npz")})
-    assert printed[0] == printed[1] and written[0] == written[1] and len(written[0]) == 12
+    assert printed[0] == printed[1] and written[0] == written[1] and len(written[0]) == 6
     table = [line.strip("| ").split(" | ") for line in printed[0].splitlines() if line.startswith("| ")][2:]
     assert [row[2] for row in table] == ["4", "8"] * 3  # units
     rows = np.array([int(row[1]) for row in table[::2]])
