@@ -145,7 +145,7 @@ def batches_of(texts):
 
 def changes_of(name):
     """The settings and the definitions that a variant, "A" or "A + B", replaces: two dicts."""
-    changes = dict(ChainMap(*map(VARIANTS.get, name.split(" + "))))
+    changes = dict(ChainMap(*map(VARIANTS.__getitem__, name.split(" + "))))
     settings = {key: changes.pop(key) for key in [*changes] if key in kernel.Settings.__annotations__}
     return settings, changes
 
