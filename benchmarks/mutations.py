@@ -86,7 +86,7 @@ no model learns the test comments | training
 the clock does not end a training | training limits
     max(self.steps / self.planned_steps, elapsed / left if left > 0 else 1) => self.steps / self.planned_steps
 another model is begun too late | training
-    begun + ANOTHER * longest => begun - ANOTHER * longest
+    ensemble.deadline - ANOTHER => ensemble.deadline + ANOTHER
 networks of other comments are taken over | training run
     cells_of(code), data]) => cells_of(code)])
 the time limit is passed | limits
