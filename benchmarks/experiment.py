@@ -4,7 +4,7 @@ Trains variants of the notebook's model on the comments in FOLDER (the competiti
 and compares each with the default: the same split, 70 % to fit, number of models, seeds and epochs. Without names it
 trains all; "A + B" does both. With --keep FOLDER what is trained stays there, and is not trained again. A row has the
 final score of each model, mean and standard deviation, how far that lies above the default's, with its standard error,
-seconds an epoch, and of the average of the models:
+and of the average of the models:
 
 final         the competition's score, on the holdout as all that follows
 overall       AUC of all comments
@@ -22,7 +22,6 @@ lift          mean rise of the score of a harmless sentence when such a term is 
 import argparse
 import itertools
 import tempfile
-import time
 from collections import ChainMap
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -132,7 +131,7 @@ VARIANTS = {
     "trained: rate x 3": {"DenseEmbedding": type("Faster", (Scaled,), {"scale": 3.0})},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "network: the organisers'": {"build_model": build_cnn},
-    "batch: 512": {"batch_size": 512},
+    **{f"batch: {size}": {"batch_size": size} for size in (128, 512)},
 }
 
 
@@ -151,15 +150,8 @@ def changes_of(name):
 
 
 def run_variant(name, settings):
-    """The texts; scores of each model, float (models, texts and holdout); seconds an epoch, list."""
-    (replaced, changes), seconds, scores = changes_of(name), [], []
-    train_model, predict = kernel.train_model, kernel.predict
-
-    def timed(model, batches, schedule):
-        begun = time.perf_counter()
-        losses = train_model(model, batches, schedule)
-        seconds.append((time.perf_counter() - begun) / len(losses))
-        return losses
+    """The texts; scores of each model, float (models, texts and holdout)."""
+    (replaced, changes), predict, scores = changes_of(name), kernel.predict, []
 
     def predict_more(model, batches):
         scored = predict(model, batches)
@@ -167,7 +159,7 @@ def run_variant(name, settings):
         scores.append(np.append(of_texts[:, 0], scored[: len(kernel.holdout_rows), 0]))
         return scored
 
-    changes |= {"train_model": timed, "predict": predict_more, "plot_bias": lambda *_: None, "BASELINE_ROWS": 1_000}
+    changes |= {"predict": predict_more, "plot_bias": lambda *_: None, "BASELINE_ROWS": 1_000}
     changes["NOT_LEARNED"] = kernel.NOT_LEARNED | {"models"}  # those that stand there serve a longer row of models, too
     with patch.multiple(kernel, **changes):
         run_notebook("Ensemble(", settings | replaced)
@@ -175,7 +167,7 @@ def run_variant(name, settings):
         ensemble = replace(kernel.ensemble, deadline=np.inf)
         with redirect_stdout(StringIO()):
             kernel.train_models(ensemble, keras.config.dtype_policy(), kernel.devices[0], kernel.pretrained[0])
-    return texts, np.array(scores), seconds
+    return texts, np.array(scores)
 
 
 def holdout_figures(scores):
@@ -200,12 +192,12 @@ def figures(texts, scores):
     return result
 
 
-def print_row(name, texts, scores, seconds, default):
+def print_row(name, texts, scores, default):
     """Print a row of the table; the final scores of the models. default: those of the default, None for its own row."""
     finals = pd.Series([figures(texts, of_model)["final"] for of_model in scores])
     above = finals - (finals if default is None else default)
     cells = {"variant": name, "each model": f"{finals.mean():.4f} ± {finals.std():.4f}"}
-    cells |= {"to default": f"{above.mean():+.4f} ± {above.sem():.4f}", "s/epoch": f"{np.mean(seconds or np.nan):.0f}"}
+    cells |= {"to default": f"{above.mean():+.4f} ± {above.sem():.4f}"}
     cells |= {key: f"{value:.4f}" for key, value in figures(texts, scores.mean(axis=0)).items()}
     if default is None:
         print("|", " | ".join(cells), "|\n" + "|---" * len(cells) + "|")

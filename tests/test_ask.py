@@ -44,20 +44,44 @@ def test_terms_are_replaced_throughout_a_comment_and_nothing_else_is():
     assert kernel.replace_terms([], ["x"]) == []
 
 
-def test_each_kind_shows_its_lowest_term_and_how_far_replacing_moves_the_scores():
-    def score(texts):
-        """Insults stand above the rest but for any widow, each mention of whom adds more than they do."""
-        insults = [any(adjective in text for adjective in kernel.TOXIC) for text in texts]
-        return {"toxicity": [0.5 * bad + 0.6 * text.count("widow") for text, bad in zip(texts, insults, strict=True)]}
+def insults_and_widows(texts):
+    """Insults stand above the rest but for any widow, each mention of whom adds more than they do."""
+    insults = [any(adjective in text for adjective in kernel.TOXIC) for text in texts]
+    return {"toxicity": [0.5 * bad + 0.6 * text.count("widow") for text, bad in zip(texts, insults, strict=True)]}
 
+
+def tables_of(**names):
+    """The tables of terms and of kinds for three comments."""
     comments = pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY"]})
-    names = {"In": [], "NOT_LISTED": ["widow"], "score": score, "train": comments, "holdout_rows": [0, 1, 2]}
+    names |= {"NOT_LISTED": ["widow"], "score": insults_and_widows, "train": comments, "holdout_rows": [0, 1, 2]}
     names = vars(kernel) | names
-    for text in ("term_figures(asked)", "kind_table, lowest"):
+    for text in ("term_figures(asked)", "kind_table, before"):
         kernel.run_cell(kernel.number_of_cell(text), names)
-    listed, not_listed = (names["kind_table"].loc[kind] for kind in ("listed", "not listed"))
+    return names["term_table"], names["kind_table"]
+
+
+def test_each_kind_shows_its_lowest_term_and_how_far_replacing_moves_the_scores():
+    term_table, kind_table = tables_of()
+    listed, not_listed = (kind_table.loc[kind] for kind in ("listed", "not listed"))
     assert not_listed["lowest_auc"] == 0 and not_listed["term"] == "widow"
     assert not_listed["counterfactual_gap"] == pytest.approx((2 * 0.6 + 0.6) / 2)  # of the two that name somebody
-    others = len(names["term_table"]) - 1  # that a listed one stands above, when it is toxic and they are not
+    others = len(term_table) - 1  # that a listed one stands above, when it is toxic and they are not
     assert listed["lowest_auc"] == pytest.approx(1 - 1 / others) and listed["term"] in kernel.LISTED_TERMS[0]
     assert listed["counterfactual_gap"] == 0
+
+
+@pytest.mark.parametrize(
+    ("lists", "kinds"),
+    [
+        ([[], []], {"person": "neutral", "widow": "not listed"}),
+        ([[], ["gays"]], {"person": "neutral", "widow": "not listed"}),
+        ([["gay", "man", "widow"], []], {"person": "neutral", "gay": "listed", "widow": "listed"}),
+        ([["gay", "widow"], []], {"person": "neutral", "gay": "listed"}),
+        ([["person"], []], {"person": "listed", "widow": "not listed"}),
+    ],
+)
+def test_the_lists_may_be_empty_or_name_whom_training_is_not_told_of(lists, kinds, monkeypatch):
+    monkeypatch.setattr(kernel, "LISTED_TERMS", lists)
+    term_table, kind_table = tables_of()
+    assert term_table["kind"].to_dict() == kinds
+    assert set(kind_table.index) == {kind for term, kind in kinds.items() if term != "person"}

@@ -292,6 +292,7 @@ def pretend_to_train(clock, time_limit, seconds_of_step, steps_to_score=0, epoch
         lambda step: 1 if step < 40 else 3,  # slows down to a third
         lambda step: 40 if step == 50 else 1,  # sleeps
         lambda step: 60 if step == 0 else 1,  # to build the graph
+        lambda step: 8 if step == 1 else 1,  # a batch of long comments comes first
     ],
 )
 def test_time_is_kept_and_used_and_the_rate_falls_to_zero(clock, seconds_of_step, steps_to_score):
@@ -474,6 +475,13 @@ def test_a_model_that_was_cut_off_by_a_stop_counts_only_if_there_is_no_other(tmp
     assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["model_1.npz", "models.json"]
 
 
+def test_a_model_that_was_trained_when_the_stop_came_counts_and_is_taken_over(tmp_path, monkeypatch):
+    ensemble, predict = make_ensemble(tmp_path), kernel.predict
+    monkeypatch.setattr(kernel, "predict", lambda *arguments: ensemble.stop.set() or predict(*arguments))
+    kernel.train_models(ensemble, "float32", "cpu:0", make_pretrained())
+    assert kernel.resume(tmp_path / "models" / "model_1.npz", "this run") is not None
+
+
 def test_a_model_that_diverges_is_told_of_and_costs_nothing(tmp_path):
     ensemble = make_ensemble(tmp_path, models=1, weights=np.full(ROWS, np.nan, np.float32))
     with pytest.warns(UserWarning, match="model_1 diverged. Try a lower KERNEL_LEARNING_RATE"):
@@ -487,6 +495,14 @@ def test_a_model_whose_every_step_overflowed_is_trained_again_in_full_precision(
     with pytest.warns(UserWarning, match="model_1 diverged"):
         kernel.train_models(ensemble, "mixed_float16", "cpu:0", make_pretrained())
     assert [*ensemble.scores] == ["model_1"] and np.ptp(ensemble.scores["model_1"][:, 0]) > 0.01
+
+
+def test_a_model_whose_loss_is_infinite_does_not_count(tmp_path, half_precision):
+    """Half precision skips such a step, so the weights stay finite; but the training ended there."""
+    ensemble = make_ensemble(tmp_path, models=1, weights=np.where(np.arange(ROWS) == FIT_ROWS[0], np.inf, 1))
+    with pytest.warns(UserWarning, match="model_1 diverged"):
+        kernel.train_models(ensemble, "mixed_float16", "cpu:0", make_pretrained())
+    assert not ensemble.scores and not [*(tmp_path / "models").iterdir()]
 
 
 def alive():
