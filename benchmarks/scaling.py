@@ -5,8 +5,9 @@ comments), with other units, epochs and dropout, or changed like a variant of ex
 Number 1, 3, … train vectors of words, and none is taught by another. What is trained stays in --keep, and is not
 trained again: empty it when the notebook has changed. Of all that is there it prints
 
-- a table: the figures of each model (see experiment.py) with standard errors, the final score of the average of these
-  models, and the seconds that training them took;
+- a table: the figures of each model (see experiment.py) with standard errors, how far its final score lies above that
+  of the same model of the first --variant, the final score of the average of these models, and the seconds that
+  training them took;
 - of three parts and more, how far the curve error = a + b * rows ** -c (Hestness et al. 2017) of a number of units lies
   below that of the next smaller one at 1.6 million rows, and between what 95 of 100 lie with the models' noise drawn
   anew. The curves, in scaling.png, are of the first --variant with the last of --epochs and the usual dropout.
@@ -32,7 +33,7 @@ from experiment import changes_of, holdout_figures
 from scipy.optimize import curve_fit
 
 GRID = {"units": [64, 128, 256], "epochs": [2, 4], "dropout": [0.2, 0.3, 0.4], "number": [0, 1]}
-PARTS, SETTING = [0.125, 0.25, 0.5, 1.0], ["variant", "rows", *GRID][:-1]
+PARTS, SETTING = [0.125, 0.25, 0.5, 1.0], ["variant", "rows", "units", "epochs", "dropout"]
 SPLIT, COMPETITION = "held_out = split_holdout(", 1_624_000  # rows to fit
 
 
@@ -60,13 +61,16 @@ def train(units, epochs, dropout, number):
     return {"scores": scores, "rows": len(kernel.fit_rows), "seconds": seconds}
 
 
-def print_table(models):
-    rows = []
+def print_table(models, first):
+    same, rows = ["rows", *GRID], []
+    finals = models[models["variant"] == first].set_index(same)["final"]
+    models["above"] = models["final"] - finals.reindex(models.set_index(same).index).to_numpy()
     for setting, of in models.groupby(SETTING):
         cells = [f"{of[name].mean():.4f} ± {of[name].sem():.4f}" for name in ("final", "overall", "sources")]
+        cells.append(f"{of['above'].mean():+.4f} ± {of['above'].sem():.4f}")
         average = f"{holdout_figures(of['scores'].mean())['final']:.4f}"
         rows.append([*map(str, setting), *cells, average, f"{of['seconds'].sum():.0f}"])
-    header = [*SETTING, "final", "overall", "sources", "average", "seconds"]
+    header = [*SETTING, "final", "overall", "sources", f"above {first}", "average", "seconds"]
     print(*(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)), sep="\n")
 
 
@@ -113,7 +117,7 @@ def main():
                     kernel.write_atomically(path, partial(np.savez, variant=variant, **setting, **train(**setting)))
     models = [{name: array[()] for name, array in np.load(path).items()} for path in keep.glob("*.npz")]
     models = pd.DataFrame([model | holdout_figures(model["scores"]) for model in models])
-    print_table(models)
+    print_table(models, arguments.variant[0])
     usual = models["dropout"].eq(kernel.SPATIAL_DROPOUT) & models["epochs"].eq(arguments.epochs[-1])
     usual = models[usual & models["variant"].eq(arguments.variant[0])]
     if usual["rows"].nunique() > 2:  # a curve has three parameters

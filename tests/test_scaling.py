@@ -43,3 +43,16 @@ def test_curves_are_those_that_the_errors_lie_on(monkeypatch):
     (curve, *drawn) = scaling.fit_curves(models)[128]
     assert curve == pytest.approx([0.04, 0.07, 0.4], rel=0.01)
     assert len(drawn) == 100 and np.ptp(drawn, axis=0).max() < 0.01  # models that agree have no noise
+
+
+def test_a_variant_is_compared_with_the_same_models_of_the_first(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import scaling
+
+    monkeypatch.setattr(scaling, "holdout_figures", lambda scores: {"final": 0.5})
+    models = pd.DataFrame(
+        {"variant": [*"bbaa"], "number": [1, 0, 0, 1], "final": [0.83, 0.92, 0.9, 0.8], "scores": np.arange(4.0)}
+    ).assign(rows=9, units=4, epochs=1, dropout=0.3, overall=0.5, sources=0.5, seconds=1)
+    scaling.print_table(models, "a")
+    lines = capsys.readouterr().out.splitlines()
+    assert "above a" in lines[0] and "+0.0000 ± 0.0000" in lines[2] and "+0.0250 ± 0.0050" in lines[3]
