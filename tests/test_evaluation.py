@@ -1,5 +1,7 @@
 """Evaluation: other models, intervals, pictures, thresholds and the leaderboard, against counting and scikit-learn."""
 
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import kernel
@@ -62,6 +64,22 @@ def test_faults_in_the_predictions_of_another_model_are_named(tmp_path, rows, na
     with pytest.raises(ValueError) as refusal:
         kernel.read_predictions(path, {"held-out": ["a", "b"], "test": ["c"]})
     assert str(refusal.value).startswith(f"{path}{named}")
+
+
+@pytest.mark.parametrize(
+    "files", [["model_1.csv"], ["LSTM.csv"], ["female.csv"], ["toxicity score.csv"], ["bert/a.csv", "roberta/a.csv"]]
+)
+def test_other_models_have_names_of_their_own(files):
+    ids = pd.DataFrame({"id": ["1", "2"]})
+    names = {"train": ids.iloc[:1], "test": ids.iloc[1:], "holdout_rows": [0], "mentioned": dict.fromkeys(["female"])}
+    names |= {"settings": SimpleNamespace(compare_files=list(map(Path, files))), "other_scores": pd.DataFrame()}
+    names |= {"read_predictions": lambda path, parts: {part: [0.5] for part in parts}}
+    run = partial(kernel.run_cell, kernel.number_of_cell("taken, compared = "))
+    with pytest.raises(ValueError, match=f"{files[-1]} has the name of something else. Rename the file."):
+        run(vars(kernel) | names)
+    names["settings"].compare_files = [Path("bert.csv"), Path("roberta.csv")]
+    run(names := vars(kernel) | names)
+    assert [*names["other_scores"]] == [*names["other_submissions"]] == ["bert", "roberta"]
 
 
 # --- intervals and the picture ---

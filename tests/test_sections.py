@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections import Counter
+from dataclasses import replace
 
 import kernel
 import numpy as np
@@ -111,6 +112,14 @@ def test_of_comments_beyond_dispute_an_epoch_draws_two_for_each_other_one(folder
     targets = names["train"]["target"].to_numpy()
     drawn, disputed = targets[names["batches"].order], np.count_nonzero(targets[names["fit_rows"]])
     assert np.count_nonzero(drawn) == disputed and np.count_nonzero(drawn == 0) == 2 * disputed
+    # and those are what the size of a batch is chosen for, with those to score that later models learn
+    sized_for = []
+    names |= {
+        "settings": replace(names["settings"], batch_size=None),
+        "batch_size_for": lambda n: sized_for.append(n) or 8,
+    }
+    kernel.run_cell(kernel.number_of_cell("make_batches = partial("), names)
+    assert len(drawn) <= sized_for[0] <= 1.5 * len(drawn) < len(names["fit_rows"])
 
 
 def test_a_limit_that_cannot_be_kept_is_said_and_leaves_a_submission(folder):
