@@ -50,10 +50,10 @@ def insults_and_widows(texts):
     return {"toxicity": [0.5 * bad + 0.6 * text.count("widow") for text, bad in zip(texts, insults, strict=True)]}
 
 
-def tables_of(**names):
+def tables_of_terms():
     """The tables of terms and of kinds for three comments."""
     comments = pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY"]})
-    names |= {"NOT_LISTED": ["widow"], "score": insults_and_widows, "train": comments, "holdout_rows": [0, 1, 2]}
+    names = {"NOT_LISTED": ["widow"], "score": insults_and_widows, "train": comments, "holdout_rows": [0, 1, 2]}
     names = vars(kernel) | names
     for text in ("term_figures(asked)", "kind_table, before"):
         kernel.run_cell(kernel.number_of_cell(text), names)
@@ -61,7 +61,7 @@ def tables_of(**names):
 
 
 def test_each_kind_shows_its_lowest_term_and_how_far_replacing_moves_the_scores():
-    term_table, kind_table = tables_of()
+    term_table, kind_table = tables_of_terms()
     listed, not_listed = (kind_table.loc[kind] for kind in ("listed", "not listed"))
     assert not_listed["lowest_auc"] == 0 and not_listed["term"] == "widow"
     assert not_listed["counterfactual_gap"] == pytest.approx((2 * 0.6 + 0.6) / 2)  # of the two that name somebody
@@ -82,6 +82,6 @@ def test_each_kind_shows_its_lowest_term_and_how_far_replacing_moves_the_scores(
 )
 def test_the_lists_may_be_empty_or_name_whom_training_is_not_told_of(lists, kinds, monkeypatch):
     monkeypatch.setattr(kernel, "LISTED_TERMS", lists)
-    term_table, kind_table = tables_of()
+    term_table, kind_table = tables_of_terms()
     assert term_table["kind"].to_dict() == kinds
     assert set(kind_table.index) == {kind for term, kind in kinds.items() if term != "person"}
