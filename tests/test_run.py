@@ -232,8 +232,14 @@ def test_the_figures_of_labels_and_thresholds_follow_from_the_holdout_prediction
 
 
 def test_scores_of_the_folder_are_the_shares_of_raters(first_run):
-    """On the half that the calibration was not fitted on, as far as its noise lets one see."""
-    frame = read_predictions(first_run[0]).query("measured == 1")
+    """On the half that the calibration was fitted on, in the mean, as of any logistic regression; on the other half, as
+    far as its noise lets one see.
+    """
+    frame = read_predictions(first_run[0])
+    for label in kernel.LABELS:
+        fitted = frame[frame["measured"] == 0]
+        assert fitted[f"{label} score"].mean() == pytest.approx(fitted[f"{label} share"].mean(), abs=5e-4), label
+    frame = frame.query("measured == 1")
     error = frame["toxicity score"] - frame["toxicity share"]
     assert abs(error.mean()) < 4 * error.std() / np.sqrt(len(frame))
     assert (error**2).mean() <= 1.02 * ((frame["LSTM"] - frame["toxicity share"]) ** 2).mean()
