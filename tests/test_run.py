@@ -131,6 +131,7 @@ def test_the_first_sentences_are_understood(first_run):
 
 def test_made_up_sentences_are_ranked_by_what_they_say_and_not_of_whom(first_run):
     report = first_run[1]
+    assert [*report["kinds_of_terms"]] == ["listed", "not listed"]
     assert all(kind["lowest_auc"] > 0.9 for kind in report["kinds_of_terms"].values())
     asked = pd.DataFrame(report["terms"]).T
     assert (asked["harmless"] < asked["toxic"]).all()
