@@ -125,7 +125,7 @@ VARIANTS = {
     "comments to score: not learned": {"Batches": type("Batches", (kernel.Batches,), {"EXTRA": 0})},
     "trained: no words": {"FREQUENT": 10**9},
     "trained: words of 10": {"FREQUENT": 10},
-    "trained: 32 wide": {"TRAINED_WIDTH": 32},
+    **{f"trained: {width} wide": {"TRAINED_WIDTH": width} for width in (8, 32, 64)},
     "trained: dropout 0.2": {"layers": trained_dropout(0.2)},
     "trained: gradient as slices": {"DenseEmbedding": layers.Embedding},
     "trained: rate x 3": {"DenseEmbedding": type("Faster", (Scaled,), {"scale": 3.0})},

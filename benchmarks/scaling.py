@@ -84,15 +84,17 @@ def fit_curves(models, draws=100):
     noise, mean = np.nan_to_num(np.sqrt(points.var().mean())), points.transform("mean")
     errors = [1 - models["final"], *(1 - mean + noise * generator.normal(size=len(models)) for _ in range(draws))]
     fit = partial(curve_fit, curve, p0=(0.05, 0.05, 0.5), bounds=(0, 1))
-    return {units: [fit(of["rows"], error[of.index])[0] for error in errors] for units, of in models.groupby("units")}
+    sizes = models.groupby("units").filter(lambda of: of["rows"].nunique() > 2).groupby("units")  # of 3 parameters
+    return {units: [fit(of["rows"], error[of.index])[0] for error in errors] for units, of in sizes}
 
 
 def compare_curves(models, path):
     """Draw the curves of all units, and print how each differs from the one before."""
     rows, curves = np.geomspace(models["rows"].min(), COMPETITION), fit_curves(models)
     for color, (units, of) in zip(("C0", "C1", "C2", "C3"), models.groupby("units"), strict=False):
-        plt.plot(of["rows"], 1 - of["final"], ".", color=color)
-        plt.plot(rows, curve(rows, *curves[units][0]), color=color, label=f"{units} units")
+        plt.plot(of["rows"], 1 - of["final"], ".", color=color, label=f"{units} units")
+        if units in curves:
+            plt.plot(rows, curve(rows, *curves[units][0]), color=color)
     plt.gca().set(xscale="log", xlabel="rows to fit", ylabel="1 - final score")
     plt.legend()
     plt.savefig(path)
@@ -120,7 +122,7 @@ def main():
     print_table(models, arguments.variant[0])
     usual = models["dropout"].eq(kernel.SPATIAL_DROPOUT) & models["epochs"].eq(arguments.epochs[-1])
     usual = models[usual & models["variant"].eq(arguments.variant[0])]
-    if usual["rows"].nunique() > 2:  # a curve has three parameters
+    if len(usual):
         compare_curves(usual, keep / "scaling.png")
 
 

@@ -40,7 +40,10 @@ def test_curves_are_those_that_the_errors_lie_on(monkeypatch):
 
     rows = np.tile([3_000, 6_000, 12_000, 24_000], 2)
     models = pd.DataFrame({"units": 128, "rows": rows, "final": 1 - (0.04 + 0.07 * (rows / 10_000) ** -0.4)})
-    (curve, *drawn) = scaling.fit_curves(models)[128]
+    too_few = pd.DataFrame({"units": 256, "rows": [3_000, 6_000] * 2, "final": 0.9})
+    fitted = scaling.fit_curves(pd.concat([models, too_few], ignore_index=True))
+    assert [*fitted] == [128]
+    (curve, *drawn) = fitted[128]
     assert curve == pytest.approx([0.04, 0.07, 0.4], rel=0.01)
     assert len(drawn) == 100 and np.ptp(drawn, axis=0).max() < 0.01  # models that agree have no noise
 
