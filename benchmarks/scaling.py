@@ -84,7 +84,8 @@ def fit_curves(models, draws=100):
     noise, mean = np.nan_to_num(np.sqrt(points.var().mean())), points.transform("mean")
     errors = [1 - models["final"], *(1 - mean + noise * generator.normal(size=len(models)) for _ in range(draws))]
     fit = partial(curve_fit, curve, p0=(0.05, 0.05, 0.5), bounds=(0, 1))
-    sizes = models.groupby("units").filter(lambda of: of["rows"].nunique() > 2).groupby("units")  # of 3 parameters
+    enough = models.groupby("units")["rows"].transform("nunique") > 2  # a curve has three parameters
+    sizes = models[enough].groupby("units")
     return {units: [fit(of["rows"], error[of.index])[0] for error in errors] for units, of in sizes}
 
 
