@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -106,14 +107,58 @@ def status(api, kernel):
 
 
 def results(api, kernel):
-    """Downloads the outputs of the last version, reads the report out and checks the submission."""
-    # a folder for each version, so that no model of an earlier one is among those of the last
-    folder = OUTPUT / "results" / f"version_{completed_version(api, kernel)}"
-    api.kernels_output(kernel, str(folder), force=True, quiet=False)
+    """Fetches what the last version left, once, reads the report out and checks the rest."""
+    folder = OUTPUT / "results" / kernel / f"version_{completed_version(api, kernel)}"
+    if folder.exists():
+        read_results(folder)
+    else:
+        part = folder.with_name(f"{folder.name}.part")  # what did not arrive as it was stays there
+        shutil.rmtree(part, ignore_errors=True)
+        try:
+            fetch(api, kernel, part)
+        except OSError:  # no way to Kaggle, or a full disk
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+        read_results(part)
+        part.rename(folder)
+    print(f"To publish the models: KERNEL_OUTPUT_DIR={folder} make publish")
+
+
+def fetch(api, kernel, folder):
+    """Downloads what the last version left into a folder, and nowhere else."""
+    from kagglesdk.kernels.types.kernels_api_service import ApiListKernelSessionOutputRequest
+
+    request = ApiListKernelSessionOutputRequest()
+    request.user_name, request.kernel_slug = kernel.split("/")
+    with api.build_kaggle_client() as client:
+        while True:
+            page = client.kernels.kernels_api_client.list_kernel_session_output(request)
+            for file in page.files or []:
+                path = folder / file.file_name
+                if not path.resolve().is_relative_to(folder.resolve()):
+                    sys.exit(f"Kaggle lists a file that leads out of the folder: {file.file_name}")
+                download(file.url, path)
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+
+def download(url, path):
+    """Downloads a file; what is an error page raises requests.HTTPError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with requests.get(url, stream=True, timeout=60) as answer, path.open("wb") as file:
+        answer.raise_for_status()
+        for part in answer.iter_content(2**20):
+            file.write(part)
+
+
+def read_results(folder):
+    """Reads the report out. Ends the program where the results are not whole."""
     try:
         report = json.loads((folder / "report.json").read_bytes())
         read_out(report)
-        check_submission(folder / "submission.csv", report["rows"]["scored"])
+        scored = report["rows"]["scored"]
+        check_submission(folder / "submission.csv", scored)
         model_files(folder / "models")
     except FileNotFoundError as error:
         sys.exit(f"The run left no {Path(error.filename).name}. What it left is in {folder}.")
@@ -121,8 +166,7 @@ def results(api, kernel):
         sys.exit(f"The report in {folder} is not of this notebook: it has no {error}.")
     except (ValueError, csv.Error) as error:
         sys.exit(f"The results in {folder} are not valid: {error}")
-    print(f"submission.csv is valid: {report['rows']['scored']:,} predictions; models/ is whole")
-    print(f"To publish the models: KERNEL_OUTPUT_DIR={folder} make publish")
+    print(f"submission.csv is valid: {scored:,} predictions; models/ is whole")
 
 
 def read_out(report):
@@ -131,8 +175,10 @@ def read_out(report):
     low, high = map(figure, report["intervals"]["LSTM"]["all"]["final_score"])
     print(f"Final score on the holdout: {scores.pop('LSTM')}, 95 % interval {low} … {high}")
     print("Other models: " + ", ".join(f"{name} {score}" for name, score in scores.items()))
+    print(f"submission.csv holds the scores of {report['submitted']}")
     for name, models in report["leaderboards"].items():
-        print(f"Final score on the {name} leaderboard: {figure(models['LSTM']['final_score'])}")
+        score = figure(models[report["submitted"]]["final_score"])
+        print(f"Final score on the {name} leaderboard: {score}")
     print(f"Models averaged: {len(report['networks'])}. Training ended with: {report['stopped_because']}")
     print(f"Worst identity: {report['worst_identity']}")
 
@@ -156,16 +202,20 @@ def check_submission(path, scored):
 
 
 def model_files(folder):
-    """The files that models.json names and those that go with them, each opened: the client takes an error page for a
-    file. Ends the program where one is not what a run wrote.
+    """The files that models.json names, and those that go with them, each opened. Ends the program
+    where one is not what a run wrote.
     """
     path = folder / "models.json"
     try:
         run = json.loads(path.read_bytes())
+        for name in [*run["networks"], run["vectors"]]:
+            if Path(name).name != name:
+                raise ValueError(f"it names {name}, which lies elsewhere")
         for path in (folder / name for name in run["networks"]):
-            if str(dict(np.load(path))["run"]) != run["run"]:
+            if str(np.load(path)["run"]) != run["run"]:
                 raise ValueError("it is of another run")
-        path = folder / "vectors.npy"
+            dict(np.load(path))  # all of it
+        path = folder / run["vectors"]
         if (rows := len(np.load(path, mmap_mode="r"))) != len(run["words"]) + 2:
             raise ValueError(f"it holds {rows:,} vectors, models.json {len(run['words']):,} words")
         path = folder / "toxicity.py"
@@ -177,7 +227,8 @@ def model_files(folder):
             raise ValueError("it is no model card")
     except Exception as error:
         sys.exit(f"{path} is not what the run wrote: {error}")
-    return [folder / name for name in ("models.json", "vectors.npy", "toxicity.py", "README.md", *run["networks"])]
+    names = ["models.json", "toxicity.py", "README.md", run["vectors"], *run["networks"]]
+    return [folder / name for name in names]
 
 
 def submit(api, kernel):
@@ -224,14 +275,17 @@ def publish_files(api, folder, variation):
 
 
 def reason(error):
-    """Why a request failed, in Kaggle's words, which the client drops; of a link no query, which may be signed."""
-    said = re.sub(r"\?[^\s'\")]+", "", str(error))
+    """Why a request failed, in Kaggle's words, which the client drops; of a link no query, which may
+    be signed.
+    """
+    said = re.sub(r"\?\S+", "", str(error))
     if error.response is None:
         return f"Kaggle cannot be reached: {said}"
     if error.response.status_code == 401:
         return NOT_LOGGED_IN
     with contextlib.suppress(KeyError, TypeError, ValueError):
-        return f"Kaggle refuses: {error.response.json()['error']['message']}"
+        answer = error.response.json()
+        return f"Kaggle refuses: {answer.get('error', answer)['message']}"
     return f"Kaggle refuses: {said}"
 
 
@@ -249,6 +303,8 @@ def main():
             sys.exit(reason(error))
         except ValueError as error:
             sys.exit(f"Kaggle's client refuses: {error}")
+        except OSError as error:
+            sys.exit(f"It cannot be written: {error}")
 
 
 if __name__ == "__main__":

@@ -1,22 +1,64 @@
-"""nbval's run of the notebook leaves its results where the tests that look at results find them (see test_run.py).
+"""What all tests share. `--hypothesis-profile many` tries ten thousand examples of each property.
 
-`--hypothesis-profile many` tries ten thousand examples of each property.
+No test writes into the checkout, where a user's own results may lie: tests run in a temporary
+folder, nbval's run of the notebook writes to another one, where the tests that look at results
+find them (see test_run.py), and a session that changed a file of the checkout has failed.
 """
 
+import hashlib
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+ROOT = Path(__file__).parents[1]
+PASSED_OVER = {".git", ".hypothesis", "__pycache__"}  # and environments, and caches
 
 settings.register_profile("few", max_examples=200, deadline=None)
 settings.register_profile("many", max_examples=10_000, deadline=None)
 settings.load_profile("few")
 
 
-def pytest_configure():
+def files_of_checkout():
+    """{path: hash of its bytes} of all that lies there, ignored files included."""
+    found = {}
+    for folder, names, files in os.walk(ROOT):
+        names[:] = [name for name in names if not is_passed_over(name)]
+        for path in (Path(folder, file) for file in files):
+            if path.is_file():
+                found[path] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def is_passed_over(name):
+    return name in PASSED_OVER or name.startswith(".venv") or name.endswith("_cache")
+
+
+def pytest_configure(config):
     os.environ["KERNEL_OUTPUT_DIR"] = tempfile.mkdtemp(prefix="kernel-")
+    config.files_before = files_of_checkout()
+
+
+def pytest_sessionfinish(session):
+    before, after = session.config.files_before, files_of_checkout()
+    paths = sorted(path for path in before | after if before.get(path) != after.get(path))
+    if paths:
+        names = ", ".join(str(path.relative_to(ROOT)) for path in paths)
+        print(f"\nThe checkout was changed while the tests ran: {names}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_unconfigure():
     shutil.rmtree(os.environ["KERNEL_OUTPUT_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def in_a_folder_of_its_own(tmp_path_factory):
+    """What a test writes to a relative path goes to a temporary folder."""
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("working"))
+    yield
+    os.chdir(before)

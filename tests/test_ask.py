@@ -1,6 +1,6 @@
 """Ask it: made-up sentences, the figures of the terms in them, and terms replaced in comments."""
 
-from collections import Counter
+import itertools
 
 import kernel
 import pandas as pd
@@ -15,9 +15,10 @@ def test_made_up_sentences_differ_in_the_term_the_frame_and_the_adjective_alone(
     assert asked["text"].is_unique
     rows = {row.text: (row.toxic, row.term) for row in asked.itertuples()}
     assert rows["I am a kind widow"] == (False, "widow") and rows["What a vile gay!"] == (True, "gay")
+    harmless, offensive = ({*words.split()} for words in (kernel.HARMLESS, kernel.TOXIC))
     for (toxic, _), texts in asked.groupby(["toxic", "term"])["text"]:
-        words = Counter(kernel.HARMLESS + kernel.TOXIC) & Counter(" ".join(texts).split())
-        assert set(words) == set(kernel.TOXIC if toxic else kernel.HARMLESS)
+        words = {*" ".join(texts).split()} & (harmless | offensive)
+        assert words == (offensive if toxic else harmless)
 
 
 def test_figures_of_terms_are_those_of_scikit_learn_and_scipy():
@@ -46,18 +47,19 @@ def test_terms_are_replaced_throughout_a_comment_and_nothing_else_is():
 
 def insults_and_widows(texts):
     """Insults stand above the rest but for any widow, each mention of whom adds more than they do."""
-    insults = [any(adjective in text for adjective in kernel.TOXIC) for text in texts]
+    insults = [any(adjective in text for adjective in kernel.TOXIC.split()) for text in texts]
     return {"toxicity": [0.5 * bad + 0.6 * text.count("widow") for text, bad in zip(texts, insults, strict=True)]}
 
 
 def tables_of_terms():
     """The tables of terms and of kinds for three comments."""
-    comments = pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY"]})
-    names = {"NOT_LISTED": ["widow"], "score": insults_and_widows, "train": comments, "holdout_rows": [0, 1, 2]}
-    names = vars(kernel) | names
-    for text in ("term_figures(asked)", "kind_table, before"):
+    holdout = pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY"]})
+    names = {"NOT_LISTED": "widow", "score": insults_and_widows, "holdout": holdout}
+    names = vars(kernel) | names | {"LISTED": kernel.one_of(itertools.chain(*kernel.LISTED_TERMS))}
+    for text in ("term_figures(asked)", "naming = "):
         kernel.run_cell(kernel.number_of_cell(text), names)
-    return names["term_table"], names["kind_table"]
+    kernel.plt.close("all")
+    return names["terms"], names["kinds_of_terms"]
 
 
 def test_each_kind_shows_its_lowest_term_and_how_far_replacing_moves_the_scores():

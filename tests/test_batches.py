@@ -1,6 +1,5 @@
-"""Batches: identity terms swapped; every row once, among rows of its length, with its own labels."""
+"""Batches: identity terms swapped; every row once, among rows of its length, with its labels."""
 
-import itertools
 import math
 from unittest import mock
 
@@ -10,152 +9,144 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-SEEDS = [None, 3]  # sorted, shuffled
 NAN = float("nan")
 
 
-def make_batches(lengths, batch_size, seed=None, rows=None, **arguments):
-    """Batches of comments of the given lengths; each token tells its row: 2 + row, 2 + row + 1, …"""
-    offsets, size = np.append(0, np.cumsum(lengths)), len(lengths)
-    tokens = np.array([2 + row + place for row, length in enumerate(lengths) for place in range(length)], np.int32)
-    unless_given = {"weights": np.ones(size, np.float32), "surplus": np.zeros(size, bool), "labels": {}}
-    rows = np.arange(size) if rows is None else rows
-    return kernel.Batches(tokens, offsets, rows, batch_size, seed=seed, **unless_given | arguments)
+def make_data(lengths, batch_size, **changed):
+    """Comments of the given lengths; each token tells its row: 2 + row, 2 + row + 1, …"""
+    lengths, size = np.array(lengths), len(lengths)
+    offsets = np.append(0, np.cumsum(lengths))
+    row = np.arange(size, dtype=np.float32)
+    unless_given = {
+        "tokens": np.concatenate([2 + n + np.arange(length) for n, length in enumerate(lengths)]),
+        "offsets": offsets,
+        "identity_terms": [],
+        "rows": np.arange(size),
+        "surplus": np.zeros(size, bool),
+        "weights": row + 100,
+        "toxicity": np.column_stack([row, row + 0.5]),
+        "subtypes": np.column_stack([row + 0.25] * 6),
+        "batch_size": batch_size,
+    }
+    return kernel.TrainingData(**unless_given | changed)
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
 
 
 def lengths_like_comments(rows):
     """Lengths as those of the competition's comments: median 36, mean 50, at most 220."""
-    return np.random.default_rng(1).lognormal(math.log(36), 0.9, rows).astype(int).clip(1, 220)
+    return generator(1).lognormal(math.log(36), 0.9, rows).astype(int).clip(1, 220)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@settings(max_examples=60, deadline=None)
-@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=60), data=st.data())
-def test_epoch_holds_each_row_once(seed, lengths, data):
-    rows = np.array(data.draw(st.lists(st.sampled_from(range(len(lengths))), min_size=1, unique=True)))
-    batch_size = data.draw(st.integers(1, 8))
-    with mock.patch.object(kernel.Batches, "POOL", data.draw(st.sampled_from([1, 3, 50]))):
-        check_epochs(make_batches(lengths, batch_size, seed, rows), lengths, batch_size, rows)
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=60)
 
 
-def check_epochs(batches, lengths, batch_size, rows):
-    for _ in range(2):
-        seen = []
-        for index in range(len(batches)):
-            padded = batches[index][0]
-            batch_rows = (padded[:, 0] - 2).tolist()  # the first token tells the row
-            longest = max(lengths[row] for row in batch_rows)
-            for row, tokens in zip(batch_rows, padded.tolist(), strict=True):
-                assert tokens == [2 + row + place for place in range(lengths[row])] + [0] * (longest - lengths[row])
-            assert len(batch_rows) <= batch_size and padded.dtype == np.int32
-            seen += batch_rows
-        assert sorted(seen) == sorted(rows)
-        assert seen == batches.order.tolist()
-        batches.draw()
+@settings(max_examples=60)
+@given(lengths=LENGTHS, data=st.data())
+def test_padded_comments_are_their_words_and_nothing_but_zeros_behind_them(lengths, data):
+    comments, rows = make_data(lengths, 1), st.sampled_from(range(len(lengths)))
+    chosen = np.array(data.draw(st.lists(rows, min_size=1)))
+    padded = kernel.pad(comments.tokens.astype(np.int32), comments.offsets, chosen)
+    longest = max(lengths[row] for row in chosen)
+    assert padded.dtype == np.int32
+    for row, tokens in zip(chosen.tolist(), padded.tolist(), strict=True):
+        words = [2 + row + place for place in range(lengths[row])]
+        assert tokens == words + [0] * (longest - lengths[row])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60)
+@given(lengths=LENGTHS, pool=st.sampled_from([1, 3, 50]), batch_size=st.integers(1, 8), data=st.data())
+def test_an_epoch_holds_each_row_once_with_its_own_labels(lengths, pool, batch_size, data):
+    rows = st.lists(st.sampled_from(range(len(lengths))), min_size=1, unique=True)
+    rows = np.array(data.draw(rows))
+    comments = make_data(lengths, batch_size, rows=rows)
+    with mock.patch.object(kernel, "POOL", pool):
+        for seed in range(2):
+            seen = []
+            for tokens, toxicity, subtypes, weights in comments.epoch(generator(seed)):
+                row = tokens[:, 0] - 2.0  # the first token tells the row
+                assert (toxicity == np.column_stack([row, row + 0.5])).all()
+                assert (subtypes == row[:, None] + 0.25).all() and (weights == row + 100).all()
+                assert len(row) <= batch_size
+                seen += row.tolist()
+            assert sorted(seen) == sorted(rows)
+
+
+@settings(max_examples=100)
 @given(rows=st.integers(1, 5000), batch_size=st.integers(1, 8))
 @example(rows=401, batch_size=8)
 @example(rows=9, batch_size=8)
 def test_batches_are_almost_equal_in_size(rows, batch_size):
-    """Every step moves the weights alike, so a row alone in a batch would count as much as a whole batch."""
-    sizes = [len(batch) for batch in make_batches([1] * rows, batch_size, seed=0).batches]
-    assert min(sizes) >= min(rows, batch_size) / 2
+    """Every step moves the weights alike, so a row alone would count as much as a whole batch."""
+    batches = make_data([1] * rows, batch_size).draw_batches(generator())
+    assert min(map(len, batches)) >= min(rows, batch_size) / 2
 
 
-@pytest.mark.parametrize(
-    "rows, batch_size", [(1, 32), (9_600, 32), (19_199, 32), (19_200, 64), (57_000, 128), (153_600, 512), (10**7, 512)]
-)
+STEPS = [(1, 32), (9_600, 32), (19_199, 32), (19_200, 64), (57_000, 128), (153_600, 512)]
+
+
+@pytest.mark.parametrize("rows, batch_size", [*STEPS, (10**7, 512)])
 def test_batch_size_gives_an_epoch_300_steps_and_more(rows, batch_size):
     assert kernel.batch_size_for(rows) == batch_size
 
 
 @pytest.mark.parametrize(
-    "lengths, batch_size, shapes",
-    [
-        ([4], 8, [(1, 4)]),
-        ([4, 2, 3], 8, [(3, 4)]),
-        ([5] * 6, 2, [(2, 5)] * 3),
-        ([1, 9, 1, 9], 2, [(2, 1), (2, 9)]),
-    ],
+    "lengths, batch_size, longest",
+    [([4], 8, [4]), ([4, 2, 3], 8, [4]), ([5] * 6, 2, [5] * 3), ([1, 9, 1, 9], 2, [1, 9])],
 )
-@pytest.mark.parametrize("seed", SEEDS)
-def test_shapes(lengths, batch_size, shapes, seed):
-    batches = make_batches(lengths, batch_size, seed)
-    assert sorted(batches[index][0].shape for index in range(len(batches))) == shapes
+def test_a_batch_is_as_long_as_its_longest_comment(lengths, batch_size, longest):
+    batches = make_data(lengths, batch_size).epoch(generator())
+    assert sorted(tokens.shape[1] for tokens, *_ in batches) == longest
+    in_order = kernel.split_by_length(np.arange(len(lengths)), np.array(lengths), batch_size)
+    assert [max(np.array(lengths)[rows]) for rows in in_order] == longest
 
 
-def test_seed_decides_the_order():
+def test_the_generator_decides_the_order_and_each_epoch_has_its_own():
     def two_epochs(seed):
-        batches = make_batches(lengths_like_comments(500), 16, seed)
-        first = batches.order.tolist()
-        batches.draw()
-        return first, batches.order.tolist()
+        shared, comments = generator(seed), make_data(lengths_like_comments(500), 16)
+        return [np.concatenate(comments.draw_batches(shared)).tolist() for _ in range(2)]
 
     first, second = two_epochs(1)
-    assert first != second
-    assert two_epochs(1) == (first, second)
-    assert two_epochs(2)[0] != first
-    sorted_first, sorted_second = two_epochs(None)
-    assert sorted_first == sorted_second
+    assert first != second and two_epochs(1) == [first, second] and two_epochs(2)[0] != first
 
 
-def test_shuffled_batches_come_in_no_order_of_length():
-    batches = make_batches(lengths_like_comments(20_000), 64, seed=0)
-    longest = [batches.lengths[rows].max() for rows in batches.batches]
+def test_batches_come_in_no_order_of_length():
+    comments = make_data(lengths_like_comments(20_000), 64)
+    lengths = np.diff(comments.offsets)
+    longest = [lengths[rows].max() for rows in comments.draw_batches(generator())]
     assert abs(np.corrcoef(longest, range(len(longest)))[0, 1]) < 0.2
 
 
-@settings(max_examples=60, deadline=None)
-@given(surplus=st.lists(st.booleans(), min_size=1, max_size=60), batch_size=st.integers(1, 9), seed=st.integers(0, 9))
-def test_an_epoch_draws_two_surplus_rows_for_each_other_one_at_most(surplus, batch_size, seed):
-    surplus = np.array(surplus) & (np.arange(len(surplus)) > 0)  # one row at least is none
-    batches = make_batches(np.arange(1, len(surplus) + 1), batch_size, seed, surplus=surplus)
-    number_of_batches, drawn = len(batches), set()
-    for _ in range(30):
-        assert len(batches) == number_of_batches
-        assert len(set(batches.order)) == len(batches.order)
-        assert set(np.flatnonzero(~surplus)) <= set(batches.order)
-        assert surplus[batches.order].sum() == min(surplus.sum(), 2 * (~surplus).sum())
-        drawn |= set(batches.order)
-        batches.draw()
-    assert surplus.sum() > 4 * (~surplus).sum() or len(drawn) == len(surplus)  # each has its turn
-    assert len(make_batches(np.arange(1, len(surplus) + 1), batch_size, None, surplus=surplus).order) == len(surplus)
-
-
-@given(rows=st.integers(1, 30), extra=st.integers(0, 40), batch_size=st.integers(1, 9), seed=st.integers(0, 9))
-def test_extra_rows_are_drawn_besides_half_as_many_at_most(rows, extra, batch_size, seed):
-    extra_rows, drawn = np.arange(30, 30 + extra), set()
-    batches = make_batches([3] * 70, batch_size, seed, np.arange(rows), extra=extra_rows)
+@settings(max_examples=60)
+@given(surplus=st.lists(st.booleans(), min_size=1, max_size=60), unlabelled=st.integers(0, 40))
+def test_an_epoch_draws_two_surplus_and_half_an_unlabelled_row_for_each_other(surplus, unlabelled):
+    """At most; and each of them has its turn."""
+    surplus = np.array([False, *surplus] + [False] * unlabelled)  # one row at least is none
+    rows, extra = np.split(np.arange(len(surplus)), [len(surplus) - unlabelled])
+    comments = make_data(np.ones(len(surplus), int), 8, rows=rows, surplus=surplus)
+    comments.unlabelled_rows = extra
+    shared, drawn, labelled = generator(), set(), {*rows[~surplus[rows]]}
+    most = min(surplus.sum(), 2 * len(labelled))
     for _ in range(60):
-        assert len(batches.order) == len(set(batches.order)) == rows + min(extra, rows // 2)
-        assert set(range(rows)) <= set(batches.order) <= {*range(rows), *extra_rows}
-        drawn |= set(batches.order)
-        batches.draw()
-    assert drawn == {*range(rows), *extra_rows} or rows // 2 < extra / 4  # each has its turn
+        epoch = comments.draw_rows(shared)
+        assert len({*epoch}) == len(epoch) and labelled <= {*epoch}
+        assert surplus[epoch].sum() == most
+        assert len({*epoch} & {*extra}) == min(unlabelled, (len(labelled) + most) // 2)
+        drawn |= {*epoch}
+    assert drawn == {*range(len(surplus))} or len(surplus) > 4 * len(labelled)
 
 
-def test_labels_and_weights_belong_to_their_rows():
-    row = np.arange(40, dtype=np.float32)
-    labels = {"one": row[:, None], "many": np.column_stack([row + 0.25, row + 0.5])}
-    batches = make_batches(lengths_like_comments(40), 7, 3, labels=labels, weights=row + 100)
-    for index in range(len(batches)):
-        padded, batch_labels, batch_weights = batches[index]
-        row = padded[:, 0] - 2.0  # the first token tells the row
-        assert np.array_equal(batch_labels["one"], row[:, None])
-        assert np.array_equal(batch_labels["many"], np.column_stack([row + 0.25, row + 0.5]))
-        assert np.array_equal(batch_weights, row + 100)
-
-
-WORDS = ["the", "muslim", "Gay", "idiot", "gay", "Muslims", "women", "person", "GAY"]  # numbered from 1
+WORDS = ["the", "muslim", "Gay", "idiot", "gay", "Muslims", "women", "person", "GAY"]  # from 1
 NUMBERS = {word: number for number, word in enumerate(WORDS, 1)}
 SWAPPED_WITH = {2: (2, 3), 3: (2, 3), 5: (2, 3), 9: (2, 3), 6: (6, 7), 7: (6, 7)}
 
 
 @pytest.fixture(scope="module")
 def identity_terms():
-    with mock.patch.object(kernel, "LISTED_TERMS", [["gay", "muslim", "jewish"], ["muslims", "women", "men"]]):
+    lists = [["gay", "muslim", "jewish"], ["muslims", "women", "men"]]
+    with mock.patch.object(kernel, "LISTED_TERMS", lists):
         return kernel.number_identity_terms(NUMBERS)
 
 
@@ -166,8 +157,8 @@ def test_identity_terms_are_found_in_all_spellings_and_drawn_in_the_most_frequen
 
 def test_terms_may_be_listed_with_capitals():
     """As German nouns are written."""
-    lists = next("".join(c["source"]) for c in kernel.CELLS if "\nLISTED_TERMS = " in "".join(c["source"]))
-    names = vars(kernel) | {}
+    cells = ("".join(cell["source"]) for cell in kernel.CELLS)
+    lists, names = next(cell for cell in cells if "\nLISTED_TERMS = " in cell), vars(kernel) | {}
     exec(lists.replace('("man male boy", "men males boys")', '("Mann", "Männer")'), names)
     assert "mann" in names["LISTED_TERMS"][0] and "männer" in names["LISTED_TERMS"][1]
 
@@ -177,12 +168,12 @@ def test_identity_terms_stand_once_and_in_one_list():
     assert len(set(terms)) == len(terms) and all(term == term.lower() for term in terms)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(comments=st.lists(st.integers(0, 10), min_size=1, max_size=30), seed=st.integers(0, 100))
 def test_a_swap_keeps_to_the_list_and_leaves_all_other_words(identity_terms, comments, seed):
     tokens = np.array([comments], np.int32)
     before = tokens.copy()
-    swapped = kernel.swap_identity_terms(tokens, identity_terms, np.random.default_rng(seed))
+    swapped = kernel.swap_identity_terms(tokens, identity_terms, generator(seed))
     assert np.array_equal(tokens, before) and swapped.dtype == np.int32
     for old, new in zip(tokens[0].tolist(), swapped[0].tolist(), strict=True):
         assert new in SWAPPED_WITH.get(old, (old,))
@@ -193,58 +184,43 @@ def test_without_identity_terms_nothing_is_swapped(lists):
     with mock.patch.object(kernel, "LISTED_TERMS", lists):
         terms = kernel.number_identity_terms(NUMBERS)
     tokens = np.arange(11, dtype=np.int32)[None]
-    assert np.array_equal(kernel.swap_identity_terms(tokens, terms, np.random.default_rng(0)), tokens)
+    assert np.array_equal(kernel.swap_identity_terms(tokens, terms, generator()), tokens)
 
 
-def gay_toxic_muslim_harmless(identity_terms, seed):
-    """Batches of comments of one word: all about gays are toxic, all about Muslims harmless."""
-    tokens, labels = np.tile([3, 2], 1000).astype(np.int32), {"toxicity": np.tile([[1.0], [0.0]], (1000, 1))}
-    others = np.ones(2000, np.float32), np.zeros(2000, bool), identity_terms, seed, labels
-    return kernel.Batches(tokens, np.arange(2001), np.arange(2000), 64, *others)
-
-
-def words_and_labels(batches):
-    read = [batches[index] for index in range(len(batches))]
-    return np.concatenate([np.column_stack([padded, labels["toxicity"]]) for padded, labels, _ in read])
+def words_and_labels(comments, generator):
+    """Of comments of one word each: the word and whether it is toxic, by row, (2000, 2)."""
+    words = np.empty((2000, 2))
+    for tokens, toxicity, _, weights in comments.epoch(generator):
+        words[weights.astype(int)] = np.column_stack([tokens, toxicity])
+    return words
 
 
 def test_in_training_no_identity_is_more_of_a_sign_of_toxicity_than_another(identity_terms):
-    words, toxic = words_and_labels(gay_toxic_muslim_harmless(identity_terms, seed=1)).T
+    """Of comments of one word: all about gays are toxic, all about Muslims harmless."""
+    comments = make_data([1] * 2000, 64, identity_terms=identity_terms)
+    comments.tokens = np.tile([3, 2], 1000).astype(np.int32)
+    comments.toxicity = np.tile([[1.0], [0.0]], (1000, 1))
+    comments.weights = np.arange(2000)
+    shared = generator(1)
+    (words, toxic), (again, _) = (words_and_labels(comments, shared).T for _ in range(2))
     assert [toxic[words == word].mean() for word in (2, 3)] == pytest.approx([0.5, 0.5], abs=0.06)
+    assert 0.4 < (words != again).mean() < 0.6, "terms are swapped anew in each epoch"
+    words = words.reshape(-1, 50)
+    assert len(np.unique(words, axis=0)) == len(words), "and each batch draws its own"
 
 
-def test_terms_are_swapped_anew_with_each_draw_and_only_then(identity_terms):
-    batches = gay_toxic_muslim_harmless(identity_terms, seed=1)
-    first, again = words_and_labels(batches), words_and_labels(batches)
-    assert np.array_equal(first, again)
-    words_of_row = np.empty((2, 2000))
-    words_of_row[0, batches.order] = first[:, 0]
-    batches.draw()
-    words_of_row[1, batches.order] = words_and_labels(batches)[:, 0]
-    assert 0.4 < (words_of_row[0] != words_of_row[1]).mean() < 0.6
-
-
-def test_each_batch_draws_its_own_replacements(identity_terms):
-    """Of batches of the same comments; with one draw for all, a comment's words would depend on its place alone."""
-    batches = gay_toxic_muslim_harmless(identity_terms, seed=1)
-    read = [batches[number][0] for number in range(len(batches))]
-    assert not any(np.array_equal(*pair) for pair in itertools.pairwise(read))
-
-
-def test_to_predict_no_term_is_swapped(identity_terms):
-    batches = gay_toxic_muslim_harmless(identity_terms, seed=None)
-    assert np.array_equal(np.concatenate([batches[number][0][:, 0] for number in range(len(batches))]), batches.tokens)
-
-
-@pytest.mark.parametrize("seed, most", [(None, 0.02), (3, 0.05)])
-def test_little_padding(seed, most):
-    lengths = lengths_like_comments(60_000)
-    batches = make_batches(lengths, 256, seed)
-    assert 1 - lengths.sum() / sum(lengths[rows].max() * len(rows) for rows in batches.batches) < most
+def test_little_padding():
+    comments = make_data(lengths_like_comments(60_000), 256)
+    lengths = np.diff(comments.offsets)
+    in_order = kernel.split_by_length(comments.rows, lengths, 256)
+    for batches, most in ((in_order, 0.02), (comments.draw_batches(generator()), 0.05)):
+        computed = sum(lengths[rows].max() * len(rows) for rows in batches)
+        assert 1 - lengths.sum() / computed < most
     assert 1 - lengths.mean() / lengths.max() > 0.7  # with all rows padded alike
 
 
 def test_sample_weights():
     weights = kernel.sample_weights(np.float32([4, 98, 1, NAN]))
     assert weights.mean() == pytest.approx(1) and weights.dtype == np.float32
-    assert weights / weights[2] == pytest.approx([math.log(6) / math.log(3), math.log(100) / math.log(3), 1, 1])
+    expected = [math.log(6) / math.log(3), math.log(100) / math.log(3), 1, 1]
+    assert weights / weights[2] == pytest.approx(expected)

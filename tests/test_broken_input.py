@@ -320,7 +320,7 @@ ROWS_OF_CSV = st.lists(st.tuples(TEXTS, TEXTS, st.floats(0, 1)), min_size=1)
 
 @given(ROWS_OF_CSV, st.sampled_from(["\n", "\r\n"]), DAMAGES, st.integers(0, 9))
 def test_random_csv_files_are_read_as_pythons_own_reader_does_or_refused(place, rows, line_end, damages, cut):
-    text, names = io.StringIO(), ["id", "comment_text", "target"]
+    text, names = io.StringIO(), ["title", "comment_text", "target"]
     csv.writer(text, lineterminator=line_end, quoting=csv.QUOTE_ALL).writerows([names, *rows])
     place.write_bytes(damaged(text.getvalue().encode(), damages, cut if damages else 0))
     try:
@@ -331,8 +331,8 @@ def test_random_csv_files_are_read_as_pythons_own_reader_does_or_refused(place, 
         return
     with place.open(encoding="utf-8-sig", newline="") as file:
         header, *expected = filter(None, csv.reader(file))
-    ids, texts, targets = ([row[header.index(name)] for row in expected] for name in names)
-    assert list(frame["id"]) == ids and list(frame["comment_text"]) == texts
+    titles, texts, targets = ([row[header.index(name)] for row in expected] for name in names)
+    assert list(frame["title"]) == titles and list(frame["comment_text"]) == texts
     assert np.array_equal(frame["target"], [float(target or "nan") for target in targets], equal_nan=True)
 
 

@@ -179,14 +179,9 @@ def test_half_of_the_raters_make_a_comment_toxic_and_an_identity_mentioned(tmp_p
 
 
 def test_an_identity_is_found_by_its_terms_only_where_no_rater_was_asked_about_it():
-    train = pd.DataFrame(
-        {
-            "comment_text": ["Men and muslims", "a Muslim", "manly", "nothing"],
-            "male": [np.nan] * 4,
-            "muslim": [np.nan, 0.4, 0.5, np.nan],
-            "bisexual": [np.nan] * 4,  # no terms are listed by this name
-        }
-    )
+    train = pd.DataFrame({"comment_text": ["Men and muslims", "a Muslim", "manly", "nothing"]})
+    train[SCORED], train["bisexual"] = 0.0, np.nan  # no terms are listed by this name
+    train["male"], train["muslim"] = np.nan, [np.nan, 0.4, 0.5, np.nan]
     mentioned, by_terms = kernel.find_mentions(train)
     assert by_terms == ["male"]
     assert mentioned["male"].tolist() == [True, False, False, False]
@@ -197,18 +192,3 @@ def test_an_identity_is_found_by_its_terms_only_where_no_rater_was_asked_about_i
 def test_each_scored_identity_has_terms():
     assert kernel.IDENTITIES == SCORED
     assert all("".join(kernel.IDENTITY_TERMS[name]) for name in SCORED)
-
-
-def test_made_up_sentences_hold_each_term_as_often_with_harmless_as_with_toxic_words():
-    sentences = kernel.made_up_sentences(["widow", "person"])
-    assert sentences["text"].is_unique and sentences.groupby("term")["toxic"].mean().to_dict() == {
-        "widow": 0.5,
-        "person": 0.5,
-    }
-    assert {"I am a kind widow", "What a vile person!"} <= set(sentences["text"])
-    assert all(term in text for text, term in zip(sentences["text"], sentences["term"], strict=True))
-
-
-def test_the_terms_that_training_is_never_told_of_are_not_listed():
-    listed = {term for terms in kernel.LISTED_TERMS for term in terms}
-    assert listed.isdisjoint([*kernel.NOT_LISTED, "person"])

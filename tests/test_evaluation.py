@@ -1,7 +1,5 @@
 """Evaluation: other models, intervals, pictures, thresholds and the leaderboard, against counting and scikit-learn."""
 
-from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import kernel
@@ -30,6 +28,7 @@ def comments(seed=0):
 
 
 def write(path, rows):
+    path.parent.mkdir(exist_ok=True)
     pd.DataFrame(rows, columns=["id", "prediction"]).to_csv(path, index=False)
     return path
 
@@ -38,72 +37,93 @@ def test_predictions_of_another_model_keep_their_order_however_close_they_are(tm
     numbers = [f"1e-{power}" for power in range(300, 45, -1)] + ["0.00000000000000012345", "0.000000000000000123451"]
     numbers += [repr(1 - 10.0**-power) for power in range(1, 16)]
     path = write(tmp_path / "bayes.csv", enumerate(numbers))
-    read = kernel.read_predictions(path, {"test": [*map(str, range(len(numbers)))]})["test"]
+    read = kernel.read_predictions(path, pd.Series(map(str, range(len(numbers)))))
     assert list(read) == [float(number) for number in numbers] == sorted(read) and len({*read}) == len(numbers)
 
 
-@pytest.mark.parametrize("parts", [(["7", "07"], ["x"]), (["7"], ["07", "x"]), (["7", "07"], ["07", "7"])])
-def test_predictions_may_be_of_the_held_out_comments_of_the_test_comments_or_of_both(tmp_path, parts):
-    predictions, parts = {"07": -1.5, "8": 0.0, "7": 2.5}, dict(zip(("held-out", "test"), parts, strict=True))
-    found = kernel.read_predictions(write(tmp_path / "bert.csv", predictions.items()), parts)
-    expected = {part: [predictions[name] for name in ids] for part, ids in parts.items() if "x" not in ids}
-    assert {part: list(of) for part, of in found.items()} == expected
+def test_what_another_model_has_no_prediction_for_is_missing(tmp_path):
+    path = write(tmp_path / "bert.csv", {"07": -1.5, "8": 0.0, "7": 2.5}.items())
+    found = kernel.read_predictions(path, pd.Series(["7", "x", "07"]))
+    assert list(found) == pytest.approx([2.5, np.nan, -1.5], nan_ok=True)
 
 
 @pytest.mark.parametrize(
     ("rows", "named"),
     [
-        ([("a", 0.1)], " has no prediction for 1 held-out comments, such as b, and for 1 test comments, such as c"),
-        ([("a", 0.1), ("b", np.nan)], " has no prediction for 1 held-out comments, such as b"),
         ([("a", 0.1), ("b", 0.2), ("a", 0.3)], ", row 3 (id a), column id"),
-        ([("a", "high"), ("b", 0.2)], ", line 2, column prediction: could not convert string to float: 'high'"),
+        ([("a", "high"), ("b", 0.2)], ", line 2, column prediction: could not convert string"),
     ],
 )
 def test_faults_in_the_predictions_of_another_model_are_named(tmp_path, rows, named):
     path = write(tmp_path / "bert.csv", rows)
     with pytest.raises(ValueError) as refusal:
-        kernel.read_predictions(path, {"held-out": ["a", "b"], "test": ["c"]})
+        kernel.read_predictions(path, pd.Series(["a"]))
     assert str(refusal.value).startswith(f"{path}{named}")
 
 
-@pytest.mark.parametrize(
-    "files", [["model_1.csv"], ["LSTM.csv"], ["female.csv"], ["toxicity score.csv"], ["bert/a.csv", "roberta/a.csv"]]
-)
-def test_other_models_have_names_of_their_own(files):
-    ids = pd.DataFrame({"id": ["1", "2"]})
-    names = {"train": ids.iloc[:1], "test": ids.iloc[1:], "holdout_rows": [0], "mentioned": dict.fromkeys(["female"])}
-    names |= {"settings": SimpleNamespace(compare_files=list(map(Path, files))), "other_scores": pd.DataFrame()}
-    names |= {"read_predictions": lambda path, parts: {part: [0.5] for part in parts}}
-    run = partial(kernel.run_cell, kernel.number_of_cell("taken, compared = "))
-    with pytest.raises(ValueError, match=f"{files[-1]} has the name of something else. Rename the file."):
-        run(vars(kernel) | names)
-    names["settings"].compare_files = [Path("bert.csv"), Path("roberta.csv")]
-    run(names := vars(kernel) | names)
-    assert [*names["other_scores"]] == [*names["other_submissions"]] == ["bert", "roberta"]
+def compare(*files, held_out=("1", "2"), of_test=("3",)):
+    """The variables of the cell that reads other models' predictions."""
+    holdout, test = (pd.DataFrame({"id": ids}) for ids in (held_out, of_test))
+    names = {"holdout": holdout, "test": test, "mentioned": {"female": []}}
+    names |= {"settings": SimpleNamespace(compare_files=files), "other_scores": pd.DataFrame()}
+    kernel.run_cell(kernel.number_of_cell("taken = {"), names := vars(kernel) | names)
+    return names["other_scores"], names["other_submissions"]
+
+
+def test_other_models_may_be_of_the_held_out_comments_or_of_the_test_comments(tmp_path):
+    held_out = write(tmp_path / "bert.csv", [("2", 0.2), ("1", 0.1), ("9", 0.9)])
+    of_test = write(tmp_path / "roberta.csv", [("3", 0.3), ("1", 0.1)])
+    scores, submissions = compare(held_out, of_test)
+    assert scores.to_dict("list") == {"bert": [0.1, 0.2]}
+    assert {name: list(of) for name, of in submissions.items()} == {"roberta": [0.3]}
+
+
+def test_other_models_that_lack_some_of_both_are_refused(tmp_path):
+    path = write(tmp_path / "bert.csv", [("1", 0.1), ("2", np.nan)])
+    said = f"{path} has no prediction for 1 held-out comments, and for 1 test comments"
+    with pytest.raises(ValueError, match=said):
+        compare(path)
+
+
+NAMES = ["model_1.csv", "LSTM.csv", "female.csv", "toxicity score.csv", "bert.csv"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_other_models_have_names_of_their_own(tmp_path, name):
+    paths = [write(tmp_path / folder / name, [("3", 0.3)]) for folder in ("a", "b")]
+    with pytest.raises(ValueError, match=f"{name} has the name of something else. Rename it."):
+        compare(*paths)
 
 
 # --- intervals and the picture ---
 
 
+def intervals_of(drawn):
+    return (drawn.groupby(level=["model", "identity"], sort=False).quantile(q) for q in kernel.INTERVAL)
+
+
 def test_intervals_hold_their_own_figures_and_95_of_100_draws():
     toxic, scores, mentioned = comments()
-    figures = kernel.all_figures(toxic, scores, mentioned)["LSTM"]
-    drawn = kernel.bootstrap(toxic, scores, mentioned, seed=1)["LSTM"]
-    intervals = kernel.intervals_of(drawn)
-    for (identity, figure), value in figures.items():
-        low, high = intervals[identity][figure]
-        assert low <= value <= high
-        assert 0.94 <= drawn[identity, figure].between(low, high).mean() <= 0.96
+    figures = kernel.all_figures(toxic, scores, mentioned)
+    drawn = kernel.bootstrap(toxic, scores, mentioned, seed=1)
+    low, high = intervals_of(drawn)
+    inside = ((low <= figures) & (figures <= high)) | figures.isna()
+    assert inside.all(axis=None)
+    of_draws = drawn.xs("LSTM", level="model")["bpsn_auc"].unstack()
+    shares = ((low.loc["LSTM", "bpsn_auc"] <= of_draws) & (of_draws <= high.loc["LSTM", "bpsn_auc"])).mean()
+    assert shares.between(0.94, 0.96).all()
     higher = scores["LSTM"].to_numpy()[toxic][:, None] > scores["LSTM"].to_numpy()[~toxic]
-    error = np.sqrt(sum(higher.mean(axis=axis).var() / higher.shape[1 - axis] for axis in (0, 1)))  # DeLong et al. 1988
-    expected = figures["all", "overall_auc"] + error * np.array([-1.96, 1.96])
-    assert intervals["all"]["overall_auc"] == pytest.approx(expected, abs=0.5 * error)
+    variances = (higher.mean(axis=axis).var() / higher.shape[1 - axis] for axis in (0, 1))
+    error = np.sqrt(sum(variances))  # DeLong et al. 1988
+    found = [of.at[("LSTM", "all"), "overall_auc"] for of in (low, high)]
+    expected = figures.at[("LSTM", "all"), "overall_auc"] + error * np.array([-1.96, 1.96])
+    assert found == pytest.approx(expected, abs=0.5 * error)
 
 
 def test_intervals_hold_their_own_figures_when_the_time_was_short():
-    figures, drawn = kernel.all_figures(*comments()), kernel.bootstrap(*comments(), seed=1, until=0)
-    low, high = drawn.quantile(kernel.INTERVAL).to_numpy()
-    assert ((low <= figures) & (figures <= high)).all()
+    figures = kernel.all_figures(*comments())
+    low, high = intervals_of(kernel.bootstrap(*comments(), seed=1, until=0))
+    assert (((low <= figures) & (figures <= high)) | figures.isna()).all(axis=None)
 
 
 @pytest.fixture
@@ -115,60 +135,61 @@ def picture(monkeypatch):
     kernel.plt.close("all")
 
 
-def bias_of_two(identities):
-    """Bias tables of two models, {model: DataFrame (identities, figures)}, and intervals around them."""
+def figures_of_two(identities):
+    """Figures of two models, and the ends of their intervals, as plot_bias takes them."""
     generator = np.random.default_rng(0)
-    values = generator.uniform(-0.5, 0.5, (2, len(identities), 5)) + [0.5, 0.5, 0.5, 0, 0]
-    bias = {model: pd.DataFrame(of, identities, [*kernel.PANELS]) for model, of in zip(MODELS, values, strict=True)}
-    figures = pd.concat({model: table.stack() for model, table in bias.items()})
-    return bias, pd.DataFrame([figures - 0.1, figures + 0.2])
+    rows = pd.MultiIndex.from_product([MODELS, ["all", *identities]], names=["model", "identity"])
+    values = generator.uniform(-0.5, 0.5, (len(rows), 5)) + [0.5, 0.5, 0.5, 0, 0]
+    figures = pd.DataFrame(values, rows, [*kernel.PANELS])
+    return figures, figures - 0.1, figures + 0.2
 
 
 def test_the_picture_shows_each_figure_and_its_interval_in_the_row_of_its_identity(picture):
-    bias, intervals = bias_of_two(kernel.IDENTITIES)
-    drawn = picture(bias, intervals)
-    *panels, legend = drawn.axes
+    figures, low, high = figures_of_two(kernel.IDENTITIES)
+    *panels, legend = picture(figures, low, high).axes
     assert [axis.get_title() for axis in panels] == [*kernel.PANELS.values()]
-    assert [text.get_text() for text in legend.get_legend().get_texts()] == ["LSTM", "TF-IDF"]
+    assert {text.get_text() for text in legend.get_legend().get_texts()} == {*MODELS}
     names = [label.get_text().replace("\n", " ") for label in panels[0].get_yticklabels()]
     assert names == [identity.replace("_", " ") for identity in kernel.IDENTITIES]
     for axis, figure in zip(panels, kernel.PANELS, strict=True):
         lines = {line.get_label(): line for line in axis.lines}
-        segments = [segment for lines_of in axis.collections for segment in lines_of.get_segments()]
-        for model, table in bias.items():
-            assert list(lines[model].get_xdata()) == list(table[figure])
+        segments = [segment for of in axis.collections for segment in of.get_segments()]
+        for model in MODELS:
+            assert list(lines[model].get_xdata()) == list(figures.loc[model, figure][1:])
             assert list(np.rint(lines[model].get_ydata())) == [*range(9)]
             for x, y in lines[model].get_xydata():
-                assert any(segment == pytest.approx(np.array([[x - 0.1, y], [x + 0.2, y]])) for segment in segments)
+                expected = pytest.approx(np.array([[x - 0.1, y], [x + 0.2, y]]))
+                assert any(segment == expected for segment in segments)
         left, right = axis.get_xlim()
-        assert all(left <= x <= right for table in bias.values() for x in table[figure])
+        assert all(left <= x <= right for x in figures[figure].drop("all", level=1))
         assert (left, right) == (-0.5, 0.5) or figure not in GAPS  # fair is the middle
 
 
 def test_no_model_hides_the_other_and_the_lstm_is_blue(picture):
-    bias, intervals = bias_of_two(kernel.IDENTITIES)
-    same = {model: bias["LSTM"] for model in bias}
-    drawn = picture(same, pd.concat({model: intervals["LSTM"] for model in bias}, axis=1))
+    figures, low, high = figures_of_two(kernel.IDENTITIES)
+    same = [pd.concat({model: of.loc["LSTM"] for model in MODELS}, names=of.index.names) for of in (figures, low, high)]
+    drawn = picture(*same)
     drawn.canvas.draw()
     pixels = np.asarray(drawn.canvas.buffer_rgba())[::-1]  # from below
     for axis in drawn.axes[:5]:
         for line in axis.lines[:2]:
             x, y = axis.transData.transform(line.get_xydata()).astype(int).T
             red, green, blue, _ = pixels[y, x].astype(int).T
-            assert (
-                (blue > red + 100).all() if line.get_label() == "LSTM" else (red == green).all() and (red == blue).all()
-            )
+            is_grey = (red == green).all() and (red == blue).all()
+            assert (blue > red + 100).all() if line.get_label() == "LSTM" else is_grey
             assert (red < 200).all()  # white is the paper
 
 
 @pytest.mark.parametrize("identities", [["male"], ["male", *kernel.OTHER_IDENTITIES]])
 def test_missing_figures_leave_gaps_in_the_picture(picture, identities):
-    bias, intervals = bias_of_two(identities)
-    bias["LSTM"].loc["male"] = intervals.loc[:, ("LSTM", "male")] = np.nan
-    for drawn in (picture(bias, intervals), picture({"TF-IDF": bias["LSTM"]})):
-        drawn.canvas.draw()
-        for axis in drawn.axes[:5]:
-            assert list(np.isnan(axis.lines[0].get_xdata())) == [True] + [False] * (len(identities) - 1)
+    figures, low, high = figures_of_two(identities)
+    for of in (figures, low, high):
+        of.loc[("TF-IDF", "male")] = np.nan
+    drawn = picture(*(of.loc[["TF-IDF"]] for of in (figures, low, high)))
+    drawn.canvas.draw()
+    for axis in drawn.axes[:5]:
+        missing = np.isnan(axis.lines[0].get_xdata().astype(float))
+        assert list(missing) == [True] + [False] * (len(identities) - 1)
 
 
 # --- what a score means ---
@@ -230,81 +251,116 @@ def evaluation():
     """The variables that the cells of the evaluation leave, of comments that are all held out."""
     toxic, scores, mentioned = comments()
     generator = np.random.default_rng(1)
-    for name in ("asian", "hindu"):  # ten toxic and ten harmless comments, and one toxic comment less
+    for name in ("asian", "hindu"):  # ten toxic and ten harmless comments, and one toxic one less
         mentioned[name] = False
-        mentioned.loc[[*np.flatnonzero(toxic)[: 10 - (name == "hindu")], *np.flatnonzero(~toxic)[:10]], name] = True
+        some = [*np.flatnonzero(toxic)[: 10 - (name == "hindu")], *np.flatnonzero(~toxic)[:10]]
+        mentioned.loc[some, name] = True
     mentioned["male"] &= toxic
     scores["LSTM"] += 0.3 * (mentioned["black"] & ~toxic)
-    train = pd.DataFrame({"id": np.arange(ROWS).astype(str), "comment_text": "", "target": 0.8 * toxic})
-    train[kernel.SUBTYPES] = generator.integers(0, 11, (ROWS, 6)) / 10
-    train.loc[::3, "threat"] = train["obscene"] = np.nan
+    holdout = {"id": np.arange(ROWS).astype(str), "comment_text": "", "target": 0.8 * toxic}
+    holdout = pd.DataFrame(holdout)
+    holdout[kernel.SUBTYPES] = generator.integers(0, 11, (ROWS, 6)) / 10
+    holdout.loc[::3, "threat"] = holdout["obscene"] = np.nan
     predicted = np.column_stack([scores["LSTM"] / 2, generator.random((ROWS, 6))])
-    names = {"In": [], "train": train, "holdout_rows": np.arange(ROWS), "groups": np.arange(ROWS), "description": {}}
-    names |= {"holdout_toxic": toxic, "holdout_mentioned": mentioned, "labels_to_balance": toxic[:, None]}
-    names |= {"ensemble": SimpleNamespace(mean_scores=lambda: predicted), "end": np.inf}
-    names |= {"other_scores": scores[["TF-IDF"]], "settings": kernel.Settings(), "show_comments": False}
+    networks = {"model_1": predicted**2, "model_2": 2 * predicted - predicted**2}
+    ensemble = SimpleNamespace(mean_scores=lambda: predicted, scores=networks)
+    rows = {"holdout_rows": np.arange(ROWS), "groups": np.arange(ROWS), "to_balance": toxic[:, None]}
+    names = {"holdout": holdout, "holdout_toxic": toxic, "holdout_mentioned": mentioned, **rows}
+    names |= {"ensemble": ensemble, "best_first": ["model_2", "model_1"], "patience": np.inf}
+    names |= {"other_scores": scores[["TF-IDF"]], "settings": kernel.Settings()}
+    names |= {"show_comments": False, "decisive": "final_score"}
     names = vars(kernel) | names
+    texts = "sizes = ", "final_scores = ", "bias = {", "calibrations, total", "label_figures = {}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel.plt, "show", lambda: kernel.plt.close())
         patch.setattr(kernel, "RESAMPLES", 40)
-        for text in ("sizes = ", "bias = {", 'description["calibration"] =', "label_table = {}", "by_error = "):
+        for text in (*texts, "find_thresholds(holdout", "wrong = holdout"):
             kernel.run_cell(kernel.number_of_cell(text), names)
     return names
 
 
 def test_identities_with_enough_comments_of_both_classes_are_shown_beside_the_nine(evaluation):
-    assert list(evaluation["bias"]["LSTM"].index) == [*kernel.IDENTITIES, "asian"]
-    assert list(evaluation["bias"]["LSTM"].loc["asian", ["comments", "toxic"]]) == [20, 10]
+    bias = evaluation["bias"]["LSTM"]
+    assert list(bias.index) == [*kernel.IDENTITIES, "asian"]
+    assert list(bias.loc["asian", ["comments", "toxic"]]) == [20, 10]
     assert evaluation["worst_identity"] == "black"  # not male, of whom no AUC can be computed
 
 
-def test_final_scores_lie_in_their_intervals_and_so_do_their_differences(evaluation):
-    table, drawn = evaluation["final_scores"], evaluation["drawn"]
-    assert table["final_score"].between(table["from"], table["to"]).all()
-    above = table.at["LSTM", "final_score"] - table["final_score"]
-    assert above.between(table["LSTM above from"], table["above to"]).all() and above["LSTM"] == 0
-    draws = drawn["LSTM", "all", "final_score"] - drawn["TF-IDF", "all", "final_score"]
-    ends = table.loc["TF-IDF", ["LSTM above from", "above to"]]
-    assert list(ends) == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=1e-12)
+def test_differences_lie_in_their_intervals(evaluation):
+    draws = evaluation["drawn"].xs("all", level="identity")["final_score"].unstack()
+    low, high = np.quantile(draws["LSTM"] - draws["TF-IDF"], [0.025, 0.975])
+    assert list(evaluation["ends_above"].loc["TF-IDF"]) == pytest.approx([low, high], abs=1e-12)
+    finals = evaluation["final_scores"]["final_score"]
+    assert low <= finals["LSTM"] - finals["TF-IDF"] <= high
+    for model, (low, high) in evaluation["ends"].iterrows():
+        assert low <= finals[model] <= high
+
+
+def test_each_number_of_networks_has_a_calibration_of_its_own(evaluation):
+    """Of the mean of the best ones, from the half that nothing is measured on."""
+    calibrations, fitted = evaluation["calibrations"], ~evaluation["measured"]
+    best, both = evaluation["ensemble"].scores["model_2"], evaluation["ensemble"].mean_scores()
+    shares = evaluation["holdout"]["target"].to_numpy()[fitted]
+    for curves, scores in zip(calibrations, (best, both), strict=True):
+        assert len(curves) == 7
+        assert curves[0] == pytest.approx(kernel.fit_calibration(scores[fitted, 0], shares), abs=1e-4)
+    assert calibrations[0][0] != pytest.approx(calibrations[1][0], abs=0.05)
 
 
 def test_label_aucs_are_those_of_scikit_learn_on_the_comments_whose_raters_were_asked(evaluation):
-    table, train = evaluation["label_table"], evaluation["train"].rename(columns={"target": "toxicity"})
+    table = evaluation["label_figures"]
+    shares = evaluation["holdout"].rename(columns={"target": "toxicity"})
     assert list(table.index) == kernel.LABELS
     for label in table.index.drop("obscene"):
-        known = train[label].notna()
-        has_label = train[label][known] >= 0.5
+        known = shares[label].notna()
+        has_label = shares[label][known] >= 0.5
         assert table.at[label, "comments"] == has_label.sum()
-        scores = evaluation["folder_shares"][label][known]
-        assert table.at[label, "auc"] == pytest.approx(roc_auc_score(has_label, scores), abs=1e-12)
+        expected = roc_auc_score(has_label, evaluation["folder_shares"][label][known])
+        assert table.at[label, "auc"] == pytest.approx(expected, abs=1e-12)
     assert table.at["obscene", "comments"] == 0 and np.isnan(table.at["obscene", "auc"])
 
 
 def test_the_surest_errors_come_first_and_last_and_are_about_the_worst_identity(evaluation):
-    error = evaluation["folder_shares"]["toxicity"] - evaluation["train"]["target"]
+    error = evaluation["folder_shares"]["toxicity"] - evaluation["holdout"]["target"]
     about = error[evaluation["holdout_mentioned"]["black"]].sort_values(ascending=False)
-    assert list(evaluation["by_error"]["id"]) == [str(row) for row in about.index]
+    assert list(evaluation["wrong"]["id"]) == [str(row) for row in about.index]
 
 
 # --- the leaderboard ---
 
 
+def leaderboard(submissions, labelled):
+    """The table of the cell that scores submissions."""
+    of_all = SimpleNamespace(mean_scores=lambda: submissions[["LSTM"]].to_numpy())
+    names = {"test": submissions[["id"]], "ensemble": of_all, "holdout": [], "other_submissions": {}}
+    names |= {"baseline_scores": submissions["TF-IDF"], "labelled_tests": {"public": labelled}}
+    kernel.run_cell(kernel.number_of_cell("leaderboards = {}"), names := vars(kernel) | names)
+    return names["leaderboards"]["public"]
+
+
 def test_the_leaderboard_is_the_score_of_the_rows_that_have_labels():
     toxic, scores, mentioned = comments()
     ids = pd.Series([f"{row:03}" for row in range(ROWS)], name="id")
-    labelled = pd.concat([ids, pd.Series(toxic * 0.5, name="toxicity"), mentioned * 0.5], axis=1)[350:]
-    labelled = labelled.replace({"male": {0.0: np.nan}, "id": {"599": "unknown"}})  # an empty share is no mention
-    table = kernel.score_submissions(pd.concat([ids, scores], axis=1)[::-1], labelled)
+    target = pd.Series(toxic * 0.5, name="toxicity")
+    labelled = pd.concat([ids, target, mentioned * 0.5], axis=1)[350:]
+    empty = {"male": {0.0: np.nan}, "id": {"599": "unknown"}}  # an empty share is no mention
+    submissions = pd.concat([ids, scores], axis=1)[::-1].reset_index(drop=True)
+    table = leaderboard(submissions, labelled.replace(empty))
     assert dict(table["rows"]) == {"TF-IDF": 249, "LSTM": 249}
     rows = slice(350, ROWS - 1)
     for model, column in scores.items():
         of_rows = toxic[rows], column.to_numpy()[rows]
-        bias = pd.DataFrame([figures_from_outside(*of_rows, named.to_numpy()[rows]) for _, named in mentioned.items()])
-        parts = [roc_auc_score(*of_rows), *(pmean(bias[name], -5) for name in kernel.BIAS_AUCS)]
-        assert list(table.loc[model, kernel.SCORE_PARTS]) == pytest.approx([*parts, sum(parts) / 4], abs=1e-12)
+        named = (of.to_numpy()[rows] for _, of in mentioned.items())
+        bias = pd.DataFrame([figures_from_outside(*of_rows, of) for of in named])
+        means = (pmean(bias[name], -5) for name in kernel.BIAS_AUCS)
+        parts = [roc_auc_score(*of_rows), *means]
+        expected = pytest.approx([*parts, sum(parts) / 4], abs=1e-12)
+        assert list(table.loc[model, kernel.SCORE_PARTS]) == expected
 
 
 def test_labels_of_other_comments_score_nothing():
-    labelled = pd.DataFrame({"id": ["a"], "toxicity": [1.0], **dict.fromkeys(kernel.IDENTITIES, 0.0)})
-    table = kernel.score_submissions(pd.DataFrame({"id": ["b"], "LSTM": [0.5]}), labelled)
-    assert table.at["LSTM", "rows"] == 0 and table.loc["LSTM", kernel.SCORE_PARTS].isna().all()
+    labels = dict.fromkeys(kernel.IDENTITIES, 0.0)
+    labelled = pd.DataFrame({"id": ["a"], "toxicity": [1.0], **labels})
+    table = leaderboard(pd.DataFrame({"id": ["b"], "LSTM": [0.5], "TF-IDF": [0.5]}), labelled)
+    assert table.at["LSTM", "rows"] == 0
+    assert table.loc["LSTM", kernel.SCORE_PARTS].isna().all()

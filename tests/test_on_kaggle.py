@@ -23,6 +23,7 @@ TRACKED = {
 METADATA = json.loads(TRACKED["kernel-metadata.json"])
 SLUG = slugify(METADATA["title"])
 KERNEL = f"somebody/{SLUG}"
+RESULTS = f"results/{KERNEL}/version_3"
 COMPETITION = "jigsaw-unintended-bias-in-toxicity-classification"
 COMMANDS = ("push", "status", "results", "submit", "publish")
 LOGGED_IN = {"KAGGLE_USERNAME": "somebody", "KAGGLE_KEY": "key"}
@@ -55,6 +56,7 @@ REPORT = {
     "leaderboards": {"private": {"LSTM": PARTS | {"rows": 3, "final_score": 0.9454}}},
     "networks": {f"model_{number}": {"each model": 0.95, "average of the first": 0.95} for number in range(1, 9)},
     "stopped_because": "time limit",
+    "submitted": "LSTM",
     "worst_identity": "black",
     "rows": {"fitted": 9, "held_out": 3, "scored": 3},
 }
@@ -72,10 +74,13 @@ def saved(save, *arrays, **named):
 MODELS = {  # a folder of two words and one network
     "README.md": CARD.encode(),
     "toxicity.py": b"def main():\n    pass\n\n\nmain()\n",
-    "models.json": b'{"run": "a run", "words": ["a", "word"], "networks": ["model_1.npz"]}',
-    "vectors.npy": saved(np.save, np.zeros((4, 3), np.int8)),
-    "model_1.npz": saved(np.savez, run="a run", weight=np.ones(2)),
+    "vectors_a.npy": saved(np.save, np.zeros((4, 3), np.int8)),
+    "model_1_a.npz": saved(np.savez, run="a run", weight=np.ones(2)),
 }
+
+RUN = {"run": "a run", "words": ["a", "word"], "vectors": "vectors_a.npy"}
+RUN |= {"networks": ["model_1_a.npz"]}
+MODELS["models.json"] = json.dumps(RUN).encode()
 
 FORBIDDEN = (403, {"error": {"code": 403, "message": "Permission 'kernels.get' was denied"}})
 UNKNOWN = (404, {"code": 404, "message": "Not found"})
@@ -151,7 +156,7 @@ def make(command, folder, answers=None, environment=LOGGED_IN):
     for name, content in TRACKED.items():
         (folder / name).write_bytes(content)
     for name in ("home", "temporary"):
-        (folder / name).mkdir()
+        (folder / name).mkdir(exist_ok=True)
     with HTTPServer(("127.0.0.1", 0), Kaggle) as server:
         server.answers, server.received = answers or {}, []
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -178,7 +183,7 @@ def make(command, folder, answers=None, environment=LOGGED_IN):
         server.shutdown()
     assert "Traceback" not in done.stdout
     assert {name: (folder / name).read_bytes() for name in TRACKED} == TRACKED
-    assert {path.name for path in folder.iterdir()} <= {*TRACKED, "home", "temporary", "models", "results"}
+    assert {path.name for path in folder.iterdir()} <= {*TRACKED, "home", "temporary", "models", "results", "secret.npz"}
     assert list((folder / "temporary").iterdir()) == []
     return SimpleNamespace(
         status=done.returncode,
@@ -360,7 +365,7 @@ def test_report_has_what_is_read_out():
 def test_results_are_fetched_read_out_and_checked(tmp_path):
     made = make("results", tmp_path, outputs(**whole_run()))
     assert made.status == 0, made.output
-    folder = Path("results/version_3")
+    folder = Path(RESULTS)
     assert {path.name: path.read_bytes() for path in (tmp_path / folder / "models").iterdir()} == MODELS
     for line in (
         "Final score on the holdout: 0.9691, 95 % interval 0.8944 … 0.9924",
@@ -374,18 +379,48 @@ def test_results_are_fetched_read_out_and_checked(tmp_path):
         assert line in made.output.splitlines()
 
 
-def test_models_in_folders_keep_their_folder_and_replace_older_ones(tmp_path):
-    folder = tmp_path / "results" / "version_3"
-    (folder / "models").mkdir(parents=True)
-    (folder / "models" / "models.json").write_text("an older and longer file")
-    page = {
-        "files": [{"fileName": "models/models.json", "url": "http://localhost/new"}],
-        "log": "a log",
-    }
-    made = make("results", tmp_path, session("COMPLETE", ListKernelSessionOutput=page, new="{}"))
-    assert (folder / "models" / "models.json").read_text() == "{}"
-    assert made.status != 0
-    assert "The run left no report.json. What it left is in results/version_3" in made.output
+def test_results_are_fetched_once_and_what_is_there_stays(tmp_path):
+    """Files of one's own, too; and no report of an earlier version is read out."""
+    make("results", tmp_path, outputs(**whole_run()))
+    (tmp_path / RESULTS / "scores.csv").write_text("mine")
+    again = make("results", tmp_path, session("COMPLETE"))
+    assert again.status == 0, again.output
+    assert again.asked == ["GetKernel", "GetKernelSessionStatus"]
+    assert "Final score on the holdout: 0.9691" in again.output
+    assert (tmp_path / RESULTS / "scores.csv").read_text() == "mine"
+
+
+def test_results_of_another_kernel_or_account_stay(tmp_path):
+    other = tmp_path / "results" / f"somebody-else/{SLUG}" / "version_3"
+    other.mkdir(parents=True)
+    (other / "report.json").write_text("theirs")
+    make("results", tmp_path, outputs(**whole_run()))
+    assert (other / "report.json").read_text() == "theirs"
+
+
+def test_a_run_that_left_no_report_is_told_and_what_it_left_is_fetched_anew(tmp_path):
+    made = make("results", tmp_path, outputs(**{"models/models.json": "{}"}))
+    assert made.status != 0 and not (tmp_path / RESULTS).exists()
+    assert f"The run left no report.json. What it left is in {RESULTS}.part" in made.output
+    assert (tmp_path / f"{RESULTS}.part" / "models" / "models.json").read_text() == "{}"
+    made = make("results", tmp_path, outputs(**whole_run()))
+    assert made.status == 0 and (tmp_path / RESULTS / "report.json").exists()
+
+
+@pytest.mark.parametrize("name", ["../stolen.txt", "a/../../../../stolen.txt", "/{}/stolen.txt"])
+def test_a_file_that_would_lie_elsewhere_is_not_written(tmp_path, name):
+    """The client joins the names that the server gives to the folder, whatever they say."""
+    name = name.format(str(tmp_path).strip("/"))
+    page = {"files": [{"fileName": name, "url": "http://localhost/stolen"}]}
+    made = make("results", tmp_path, session("COMPLETE", ListKernelSessionOutput=page, stolen="x"))
+    assert made.status != 0 and f"leads out of the folder: {name}" in made.output
+    assert not [*tmp_path.rglob("stolen.txt")] and "stolen" not in made.asked
+
+
+def test_a_file_that_is_an_error_page_ends_it(tmp_path):
+    made = make("results", tmp_path, outputs(**whole_run(**{"submission.csv": (404, "<h1>gone</h1>")})))
+    assert made.status != 0 and "404" in made.output
+    assert not (tmp_path / f"{RESULTS}.part").exists()
 
 
 def test_a_run_without_a_submission_is_a_failure(tmp_path):
@@ -429,15 +464,15 @@ ERROR_PAGE = "<!doctype html><title>503</title>"
     [
         *((name, ERROR_PAGE) for name in MODELS),
         ("toxicity.py", MODELS["toxicity.py"][:-8]),
-        ("model_1.npz", MODELS["model_1.npz"][:-30]),
-        ("model_1.npz", saved(np.savez, run="another run", weight=np.ones(2))),
-        ("vectors.npy", saved(np.save, np.zeros((5, 3), np.int8))),
+        ("model_1_a.npz", MODELS["model_1_a.npz"][:-30]),
+        ("model_1_a.npz", saved(np.savez, run="another run", weight=np.ones(2))),
+        ("vectors_a.npy", saved(np.save, np.zeros((5, 3), np.int8))),
     ],
 )
 def test_a_file_of_the_models_that_did_not_arrive_as_it_was_is_told(tmp_path, name, content):
     made = make("results", tmp_path, outputs(**whole_run(**{f"models/{name}": content})))
     assert made.status != 0
-    assert f"results/version_3/models/{name} is not what the run wrote" in made.output
+    assert f"{RESULTS}.part/models/{name} is not what the run wrote" in made.output
 
 
 def test_results_are_where_the_notebook_would_write_too(tmp_path):
@@ -445,15 +480,26 @@ def test_results_are_where_the_notebook_would_write_too(tmp_path):
     answers, environment = outputs(**whole_run()), LOGGED_IN | {"KERNEL_OUTPUT_DIR": "~/run"}
     made = make("results", tmp_path, answers, environment)
     assert made.status == 0, made.output
-    assert (tmp_path / "home" / "run" / "results" / "version_3" / "report.json").exists()
+    assert (tmp_path / "home" / "run" / RESULTS / "report.json").exists()
 
 
-def test_no_signed_link_is_told(tmp_path):
+@pytest.mark.parametrize("query", ["Signature=secret", "a=(b)secret", "a='b'secret", 'a="secret'])
+def test_no_signed_link_is_told(tmp_path, query):
     """Of a file whose server is away."""
-    page = {"files": [{"fileName": "report.json", "url": "https://127.0.0.1:1/report.json?Signature=secret"}]}
+    page = {"files": [{"fileName": "report.json", "url": f"https://127.0.0.1:1/report.json?{query}"}]}
     made = make("results", tmp_path, session("COMPLETE", ListKernelSessionOutput=page))
-    assert made.status != 0 and "Kaggle cannot be reached" in made.output and "report.json" in made.output
-    assert "secret" not in made.output
+    assert made.status != 0 and "Kaggle cannot be reached" in made.output
+    assert "report.json" in made.output and "secret" not in made.output
+
+
+@pytest.mark.parametrize("key", ["networks", "vectors"])
+def test_a_file_outside_the_folder_is_not_published(tmp_path, key):
+    (tmp_path / "secret.npz").write_bytes(MODELS["model_1_a.npz"])
+    elsewhere = "../../../../../secret.npz"
+    run = RUN | {key: [elsewhere] if key == "networks" else elsewhere}
+    made = publish(tmp_path, model_answers(), **{"models.json": json.dumps(run).encode()})
+    assert made.status != 0 and "which lies elsewhere" in made.output
+    assert "StartBlobUpload" not in made.asked
 
 
 # --- submit ---
@@ -510,13 +556,13 @@ def model_answers(**others):
     return answers | dict.fromkeys(MODELS, "") | others
 
 
-def publish(folder, answers):
+def publish(folder, answers, **changed):
     """Runs `make publish` on a folder with models."""
-    models = folder / "results" / "version_3" / "models"
+    models = folder / RESULTS / "models"
     models.mkdir(parents=True)
-    for name, content in (MODELS | {"notes.txt": b"not of the run"}).items():
+    for name, content in (MODELS | {"notes.txt": b"not of the run"} | changed).items():
         (models / name).write_bytes(content)
-    return make("publish", folder, answers, LOGGED_IN | {"KERNEL_OUTPUT_DIR": "results/version_3"})
+    return make("publish", folder, answers, LOGGED_IN | {"KERNEL_OUTPUT_DIR": RESULTS})
 
 
 def assert_files_arrived(made, listed):
@@ -565,9 +611,9 @@ def test_a_model_without_the_variation_gets_it(tmp_path):
 
 
 def test_nothing_is_published_where_a_file_does_not_arrive(tmp_path):
-    made = publish(tmp_path, model_answers(**{"model_1.npz": (400, "no")}))
+    made = publish(tmp_path, model_answers(**{"model_1_a.npz": (400, "no")}))
     assert made.status != 0
-    assert "model_1.npz did not arrive" in made.output
+    assert "model_1_a.npz did not arrive" in made.output
     assert not {"CreateModelInstanceVersion", "UpdateModel"} & set(made.asked)
 
 

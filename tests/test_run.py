@@ -79,11 +79,7 @@ def killed_run(small, tmp_path_factory):
     comments = shutil.copytree(small["input_dir"], folder / "comments")
     shutil.copy(SAMPLE / "test_public_expanded.csv", comments)
     settings = small | {"input_dir": comments}
-    process = start_notebook(folder, **settings)
-    while not (folder / "models" / "models.json").exists():
-        assert process.poll() is None
-        time.sleep(0.05)
-    kill(process)
+    kill_when(start_notebook(folder, **settings), lambda: [*folder.glob("models/model_1_*.npz")])
     shutil.copytree(folder, folder / "at kill", ignore=shutil.ignore_patterns("comments", "at kill"))
     texts = pd.read_csv(comments / "train.csv", dtype={"id": str}, keep_default_na=False)
     of_length = texts.assign(prediction=texts["comment_text"].str.len() / 1000)[["id", "prediction"]]
@@ -94,6 +90,14 @@ def killed_run(small, tmp_path_factory):
     run_notebook(folder, **settings | {"compare_files": compared, "show_comments": "yes"})
     assert kernel.NOTEBOOK.read_bytes() == before
     return folder
+
+
+def kill_when(process, is_so):
+    """Kill a run as soon as something is so."""
+    while not is_so():
+        assert process.poll() is None
+        time.sleep(0.05)
+    kill(process)
 
 
 @pytest.fixture(scope="module", params=["first", "killed"])
@@ -197,8 +201,9 @@ def test_every_figure_follows_from_the_holdout_predictions(finished):
             assert report["identities"][model][identity] == pytest.approx(dict(row) | sizes, abs=1e-9)
     for number, (name, scores) in enumerate(report["networks"].items(), 1):
         average = frame[[*report["networks"]][:number]].mean(axis=1)
-        expected = [expected_figures(toxic, of, mentioned)[1]["final_score"] for of in (frame[name], average)]
-        assert [scores["each model"], scores["average of the first"]] == pytest.approx(expected, abs=1e-9)
+        for kind, of in {"each network": frame[name], "average of the first": average}.items():
+            expected = expected_figures(toxic, of, mentioned)[1]["final_score"]
+            assert scores[kind] == pytest.approx(expected, abs=1e-9)
     lowest = pd.DataFrame(report["identities"]["LSTM"]).T
     enough = (lowest["toxic"] >= 10) & (lowest["comments"] - lowest["toxic"] >= 10)
     aucs = lowest.loc[enough & lowest.index.isin(kernel.IDENTITIES), kernel.BIAS_AUCS].astype(float).min(axis=1)
@@ -272,10 +277,10 @@ def test_the_intervals_follow_from_the_holdout_predictions_and_hold_their_figure
 def test_the_leaderboard_follows_from_the_submissions(finished):
     """Of the run, and of another model that was given as a csv of test comments."""
     folder, report, _ = finished
-    models = {"LSTM": "submission.csv", "my submission": "my submission.csv"}
+    models = {report["submitted"]: "submission.csv", "my submission": "my submission.csv"}
     models = {name: file for name, file in models.items() if (folder / file).exists()}
     for name, of_leaderboard in report["leaderboards"].items():
-        assert {*of_leaderboard} == {*models}
+        assert {*of_leaderboard} == {"TF-IDF", "LSTM", *models}
         labelled = pd.read_csv(SAMPLE / f"test_{name}_expanded.csv", dtype={"id": str})
         for model, file in models.items():
             predictions = pd.read_csv(folder / file, float_precision="round_trip", dtype={"id": str})
@@ -288,8 +293,8 @@ def test_the_leaderboard_follows_from_the_submissions(finished):
 def test_the_folder_gives_the_scores_that_its_thresholds_are_for(first_run):
     """Those of NumPy, of whole comments; the notebook's own are those of Keras."""
     folder, _ = first_run
-    texts = pd.read_csv(SAMPLE / "train.csv", dtype=str, keep_default_na=False).set_index("id")["comment_text"]
-    frame = read_predictions(folder)
+    texts = pd.read_csv(SAMPLE / "train.csv", dtype=str, keep_default_na=False)
+    texts, frame = texts.set_index("id")["comment_text"], read_predictions(folder)
     frame = frame[[len(kernel.cut(texts[id])) <= 220 for id in frame["id"]]].head(200)  # longer ones score in parts
     for label, scores in kernel.load(folder / "models")([texts[id] for id in frame["id"]]).items():
         assert scores == pytest.approx([*frame[f"{label} score"]], abs=1e-4)
@@ -298,7 +303,9 @@ def test_the_folder_gives_the_scores_that_its_thresholds_are_for(first_run):
 def test_the_model_card_says_what_the_report_does(first_run):
     folder, report = first_run
     card = (folder / "models" / "README.md").read_text(encoding="utf-8")
-    assert f"{report['final_score']:.4f}; TF-IDF with a logistic regression: " in card
+    finals = [report["scores"][model]["final_score"] for model in ("LSTM", "TF-IDF")]
+    said = "{:.4f}; TF-IDF with a logistic regression: {:.4f}".format(*finals)
+    assert said in card.replace("\n", " ")
     for rule, figures in report["thresholds"].items():
         cells = next(line for line in card.splitlines() if line.startswith(f"| {rule} |")).strip("| ").split(" | ")
         expected = [figures[name] for name in ("threshold", "flagged", "precision", "found", "false_positives")]
@@ -343,21 +350,44 @@ def test_what_was_pushed_trains_on_the_comments_that_kaggle_attached(pushed_run,
     check_submission(pushed_run, attached / kernel.COMPETITION)
 
 
-def test_a_killed_run_leaves_a_submission_and_a_folder_that_scores(killed_run, small):
-    check_submission(killed_run / "at kill", small["input_dir"])
-    assert 0 < kernel.load(killed_run / "at kill" / "models")("a comment")["toxicity"] < 1
-
-
-def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_submission(killed_run, pushed_run):
+def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_submission(killed_run, pushed_run, small):
     """Though other models are compared, too, and comments are shown: no network depends on these."""
-    first = [folder / "models" / "model_1.npz" for folder in (killed_run / "at kill", killed_run, pushed_run)]
+    check_submission(killed_run / "at kill", small["input_dir"])
+    folders = killed_run / "at kill", killed_run, pushed_run
+    first = [next((folder / "models").glob("model_1_*.npz")) for folder in folders]
     networks = [dict(np.load(path)) for path in first]
     assert networks[0]["run"] == networks[1]["run"]
     for network in networks[1:]:
-        assert all(np.array_equal(network[name], array) for name, array in networks[0].items() if name != "run")
-    assert (killed_run / "submission.csv").read_bytes() == (pushed_run / "submission.csv").read_bytes()
-    log = json.dumps(json.loads((killed_run / "run.ipynb").read_text()))
-    assert re.search(r"model_1: loss [\d.]+ in epoch 1, taken over", log)
+        for name in network.keys() - {"run"}:
+            assert np.array_equal(network[name], networks[0][name]), name
+    submissions = [(folder / "submission.csv").read_bytes() for folder in folders[1:]]
+    assert submissions[0] == submissions[1]
+    log = (killed_run / "run.ipynb").read_text()
+    assert "taken over: model_1" in log and "model_1, epoch" not in log
+
+
+def contents(folder):
+    """{path: bytes} of what a run leaves."""
+    paths = [*folder.glob("*.csv"), *folder.glob("*.json"), *folder.glob("models/*")]
+    return {path: path.read_bytes() for path in paths}
+
+
+def test_a_finished_run_that_is_given_again_and_killed_stays_as_it_was(killed_run, small):
+    """Early, and when its networks are taken over; as the same run, and as another one."""
+    before = contents(killed_run)
+    settings = small | {"input_dir": killed_run / "comments"}
+    log = killed_run / "run.ipynb"
+    for moment in ("At most 2 networks", "Networks of an earlier start"):
+        log.unlink(missing_ok=True)
+        process = start_notebook(killed_run, **settings)
+        kill_when(process, lambda said=moment: log.exists() and said in log.read_text())
+        assert contents(killed_run) == before
+    vectors = len([*killed_run.glob("models/vectors_*")])
+    process = start_notebook(killed_run, **settings | {"seed": 7})
+    kill_when(process, lambda: len([*killed_run.glob("models/vectors_*")]) > vectors)
+    after = contents(killed_run)
+    assert {path: after[path] for path in before} == before
+    assert 0 < kernel.load(killed_run / "models")("a comment")["toxicity"] < 1
 
 
 def test_another_model_joins_the_comparison(killed_run):
@@ -382,5 +412,6 @@ def test_two_workers_on_comments_whose_identities_no_rater_was_asked_about(small
         terms = set(" ".join(kernel.IDENTITY_TERMS[identity]).split())
         named = [bool(terms & set(re.findall(r"\w+", texts[id].lower()))) for id in predictions.index]
         assert sum(named) and named == list(predictions[identity] == 1)
-    assert "found by these words: male, female" in (tmp_path / "models" / "README.md").read_text()
+    card = (tmp_path / "models" / "README.md").read_text().replace("\n", " ")
+    assert "found by these words: male, female" in card
     check_submission(tmp_path, folder)

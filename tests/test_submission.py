@@ -1,4 +1,4 @@
-"""Submission and report: what is written is whole and valid, or nothing is written."""
+"""What is written is whole and valid, or nothing is, and what an earlier run left is not lost."""
 
 import csv
 
@@ -11,50 +11,95 @@ from hypothesis import strategies as st
 
 IDS = pd.Series(["007", "7", "1e5", "00a1"])
 GOOD = np.array([0.25, 0.0, 1.0, 0.1])
+TOLD = ["report.json", "holdout_predictions.csv", "models/README.md"]
 
 
 def test_submission_holds_ids_as_text_in_order_with_their_predictions(tmp_path):
-    path = tmp_path / "submission.csv"
-    kernel.write_submission(path, IDS, GOOD)
+    kernel.write_submission(tmp_path, IDS, GOOD)
+    (path,) = tmp_path.iterdir()
+    assert path.name == "submission.csv"
     assert path.read_bytes() == b"id,prediction\n007,0.25\n7,0.0\n1e5,1.0\n00a1,0.1\n"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @settings(max_examples=50)
 @given(
-    predictions=st.dictionaries(
+    st.dictionaries(
         st.text("0123456789abcXYZ-_.,; \"'é#", min_size=1), st.floats(0, 1), min_size=1, max_size=8
     )
 )
 def test_every_submission_comes_back_as_it_was(tmp_path_factory, predictions):
-    path = tmp_path_factory.mktemp("submission") / "submission.csv"
-    kernel.write_submission(path, pd.Series([*predictions]), np.array([*predictions.values()]))
-    with path.open(encoding="utf-8", newline="") as file:
+    folder = tmp_path_factory.mktemp("submission")
+    kernel.write_submission(folder, pd.Series([*predictions]), np.array([*predictions.values()]))
+    with (folder / "submission.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["id", "prediction"]
     assert [(name, float(text)) for name, text in rows] == [*predictions.items()]
 
 
+@pytest.fixture
+def earlier(tmp_path):
+    """A folder with the results of an earlier run."""
+    (tmp_path / "models").mkdir()
+    for name in (*TOLD, "models/models.json", "models/model_1_0123abcd.npz"):
+        (tmp_path / name).write_text("earlier")
+    kernel.write_submission(tmp_path, IDS, GOOD)
+    for name in TOLD:
+        (tmp_path / name).write_text("earlier")
+    return tmp_path
+
+
 @pytest.mark.parametrize("third", [np.nan, -0.1, 1.1, np.inf])
-def test_wrong_prediction_is_named_and_an_older_submission_stays(tmp_path, third):
-    path = tmp_path / "submission.csv"
-    path.write_text("an older submission\n")
+def test_wrong_prediction_is_named_and_what_is_there_stays(earlier, third):
+    before = {path: path.read_bytes() for path in earlier.rglob("*.*")}
     with pytest.raises(ValueError) as refusal:
-        kernel.write_submission(path, IDS, np.array([0.5, 0.5, third, 0.5]))
-    assert f"{path}, row 3 (id 1e5), column prediction: '{third}'" in str(refusal.value)
-    assert path.read_text() == "an older submission\n"
+        kernel.write_submission(earlier, IDS, np.array([0.5, 0.5, third, 0.5]))
+    place = f"{earlier}/submission.csv, row 3 (id 1e5), column prediction: '{third}'"
+    assert place in str(refusal.value)
+    assert {path: path.read_bytes() for path in earlier.rglob("*.*")} == before
 
 
 @pytest.mark.parametrize("predictions", [GOOD[:3], np.append(GOOD, 0.5)], ids=["few", "many"])
 def test_as_many_predictions_as_ids_or_nothing_is_written(tmp_path, predictions):
     with pytest.raises(ValueError):
-        kernel.write_submission(tmp_path / "submission.csv", IDS, predictions)
+        kernel.write_submission(tmp_path, IDS, predictions)
     assert not [*tmp_path.iterdir()]
 
 
+def test_another_submission_takes_along_what_was_told_of_the_one_before(earlier):
+    kernel.write_submission(earlier, IDS, GOOD)
+    assert all((earlier / name).exists() for name in TOLD), "the same submission is still told of"
+    kernel.write_submission(earlier, IDS, GOOD / 2)
+    assert not any((earlier / name).exists() for name in TOLD)
+    assert (earlier / "models" / "models.json").exists()
+
+
+def test_a_submission_that_cannot_be_written_takes_nothing_along(earlier):
+    (earlier / "submission.csv.part").mkdir()
+    with pytest.raises(OSError, match="submission.csv cannot be written"):
+        kernel.write_submission(earlier, IDS, GOOD / 2)
+    assert all((earlier / name).read_text() == "earlier" for name in TOLD)
+
+
+def test_the_results_of_an_earlier_run_for_the_same_comments_are_known(earlier):
+    assert kernel.has_results(earlier, IDS)
+    assert not kernel.has_results(earlier, IDS[::-1]) and not kernel.has_results(earlier, IDS[:3])
+
+
 @pytest.mark.parametrize(
-    "content", ["new – é\n", lambda file: file.write("new – é\n".encode())], ids=["text", "function"]
+    "damage",
+    [
+        lambda folder: (folder / "submission.csv").unlink(),
+        lambda folder: (folder / "submission.csv").write_text("id\n7\n"),
+        lambda folder: (folder / "submission.csv").write_text(""),
+        lambda folder: (folder / "models" / "model_1_0123abcd.npz").unlink(),
+    ],
 )
+def test_what_is_not_whole_is_no_result(earlier, damage):
+    damage(earlier)
+    assert not kernel.has_results(earlier, IDS)
+
+
+@pytest.mark.parametrize("content", ["new – é\n", lambda file: file.write("new – é\n".encode())])
 def test_a_file_keeps_the_old_text_until_the_new_one_is_whole(tmp_path, content):
     path = tmp_path / "report.json"
     path.write_text("old")
@@ -65,24 +110,28 @@ def test_a_file_keeps_the_old_text_until_the_new_one_is_whole(tmp_path, content)
         assert path.read_text() == "old"
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OSError, match="report.json cannot be written. Is the disk full?"):
         kernel.write_atomically(path, fail)
     assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path], "half a file may be what fills the disk"
     kernel.write_atomically(path, content)
     assert path.read_bytes() == "new – é\n".encode()  # in UTF-8, with the line ends of Unix
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_intervals_are_the_quantiles_of_the_draws():
-    drawn = pd.DataFrame({("male", "auc"): np.arange(201) / 200, ("male", "gap"): np.nan, ("all", "auc"): 0.5})
-    intervals = kernel.intervals_of(drawn)
-    assert intervals["male"]["auc"] == pytest.approx([0.025, 0.975]) and intervals["all"] == {"auc": [0.5, 0.5]}
-    assert np.isnan(intervals["male"]["gap"]).all()
+def test_a_stop_while_a_file_is_written_leaves_no_half_of_it(tmp_path):
+    def stop(file):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kernel.write_atomically(tmp_path / "vectors.npy", stop)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_table_of_the_model_card_has_four_decimals_and_counts_as_they_are():
-    table = pd.DataFrame({"comments": [12_345, 0], "auc": [0.98765432, np.nan], "gap": ["+0.1*", "-0.2"]}, ["a", "b"])
-    assert kernel.markdown_table(table).splitlines() == [
+    columns = {"comments": [12_345, 0], "auc": [0.98765432, np.nan], "gap": ["+0.1*", "-0.2"]}
+    assert kernel.markdown_table(pd.DataFrame(columns, ["a", "b"])).splitlines() == [
         "|  | comments | auc | gap |",
         "| --- | --- | --- | --- |",
         "| a | 12345 | 0.9877 | +0.1* |",
