@@ -78,7 +78,11 @@ def last_run(api, kernel):
             "and where the login has run out: `.venv/bin/kaggle auth login --force` renews it."
         )
     run = api.kernels_status(kernel)
-    return on_kaggle.metadata.current_version_number, run.status.name.lower().replace("_", " "), run.failure_message
+    return (
+        on_kaggle.metadata.current_version_number,
+        run.status.name.lower().replace("_", " "),
+        run.failure_message,
+    )
 
 
 def completed_version(api, kernel):
@@ -93,9 +97,13 @@ def push(api, kernel):
     """Pushes the notebook, which Kaggle then runs."""
     folder = client_folder([ROOT / METADATA["code_file"]], {"kernel": METADATA | {"id": kernel}})
     answer = accepted(api.kernels_push(folder))
-    print(f"Version {answer.version_number} successfully pushed to {answer.url}; `make status` tells how it runs.")
+    print(
+        f"Version {answer.version_number} successfully pushed to {answer.url}; `make status` tells how it runs."
+    )
     if missing := answer.invalid_competition_sources + answer.invalid_dataset_sources:
-        sys.exit(f"It runs without {', '.join(missing)}. Have you accepted the competition's rules on Kaggle?")
+        sys.exit(
+            f"It runs without {', '.join(missing)}. Have you accepted the competition's rules on Kaggle?"
+        )
 
 
 def status(api, kernel):
@@ -179,7 +187,9 @@ def read_out(report):
     for name, models in report["leaderboards"].items():
         score = figure(models[report["submitted"]]["final_score"])
         print(f"Final score on the {name} leaderboard: {score}")
-    print(f"Models averaged: {len(report['networks'])}. Training ended with: {report['stopped_because']}")
+    print(
+        f"Models averaged: {len(report['networks'])}. Training ended with: {report['stopped_because']}"
+    )
     print(f"Worst identity: {report['worst_identity']}")
 
 
@@ -196,7 +206,9 @@ def check_submission(path, scored):
         raise ValueError("the columns of submission.csv are not id,prediction")
     predictions = dict(rows)
     if not len(rows) == len(predictions) == scored:
-        raise ValueError(f"submission.csv has {len(rows)} rows of {len(predictions)} ids, scored were {scored}")
+        raise ValueError(
+            f"submission.csv has {len(rows)} rows of {len(predictions)} ids, scored were {scored}"
+        )
     if not all(0 <= float(prediction) <= 1 for prediction in predictions.values()):
         raise ValueError("submission.csv has predictions outside 0 … 1")
 
@@ -235,7 +247,9 @@ def submit(api, kernel):
     """Submits the last version to the competition."""
     version = completed_version(api, kernel)
     competition = METADATA["competition_sources"][0]
-    answer = api.competition_submit_code("submission.csv", f"Version {version}", competition, kernel, version)
+    answer = api.competition_submit_code(
+        "submission.csv", f"Version {version}", competition, kernel, version
+    )
     if not answer.ref:
         sys.exit(f"Kaggle refuses: {answer.message}")
     print(f"Version {version} is submission {answer.ref}. Kaggle says: {answer.message}")
@@ -246,13 +260,20 @@ def publish(api, kernel):
     """Publishes the models as a version of a Kaggle Model, private at first, with their card as its description."""
     card = OUTPUT / "models" / "README.md"
     if not card.is_file():
-        sys.exit(f"There is no {card}. `make run` makes models, `make results` fetches those that Kaggle made.")
+        sys.exit(
+            f"There is no {card}. `make run` makes models, `make results` fetches those that Kaggle made."
+        )
     owner, slug = kernel.split("/")
     is_new = found(api.model_get, kernel) is None
     model = {"ownerSlug": owner, "slug": slug, "description": card.read_text(encoding="utf-8")}
     if is_new:  # else title and privacy are what they were made on Kaggle
         model |= {"title": METADATA["title"], "isPrivate": True}
-    variation = {"ownerSlug": owner, "modelSlug": slug, "framework": "other", "instanceSlug": "lstm"}
+    variation = {
+        "ownerSlug": owner,
+        "modelSlug": slug,
+        "framework": "other",
+        "instanceSlug": "lstm",
+    }
     # fastText's word vectors, which may be among the files, pass their licence on
     described = {"model": model, "model-instance": variation | {"licenseName": "CC BY-SA 3.0"}}
     folder = client_folder(model_files(card.parent), described)
@@ -261,14 +282,18 @@ def publish(api, kernel):
     answer = accepted(publish_files(api, folder, f"{kernel}/other/lstm"))
     if not is_new:
         accepted(api.model_update(folder))
-    print(f"Published at {answer.url}. A new model is private: its settings on Kaggle can change that.")
+    print(
+        f"Published at {answer.url}. A new model is private: its settings on Kaggle can change that."
+    )
 
 
 def publish_files(api, folder, variation):
     """Publishes the folder's files as a new version of the variation, which is made where it is missing."""
     # by itself the client publishes the rest where a file does not arrive
     upload = api._upload_file
-    api._upload_file = lambda name, *rest: upload(name, *rest) or sys.exit(f"{name} did not arrive: nothing published.")
+    api._upload_file = lambda name, *rest: (
+        upload(name, *rest) or sys.exit(f"{name} did not arrive: nothing published.")
+    )
     if found(api.model_instance_get, variation) is None:
         return api.model_instance_create(folder)
     return api.model_instance_version_create(variation, folder)
@@ -295,7 +320,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", choices=commands)
     command = commands[parser.parse_args().command]
-    with tempfile.TemporaryDirectory() as tempfile.tempdir:  # for the client's notes on uploads, too
+    with (
+        tempfile.TemporaryDirectory() as tempfile.tempdir
+    ):  # for the client's notes on uploads, too
         try:
             api, owner = log_in()
             command(api, METADATA["id"].replace("INSERT_USERNAME_HERE", owner))

@@ -39,17 +39,82 @@ import pandas as pd
 from kernel import keras, layers, ops
 
 # made-up sentences on which only the adjective should count; after the idea of Dixon et al. 2018
-SWAPPED = ("man", "woman", "gay", "lesbian", "homosexual", "transgender", "christian", "jewish", "muslim", "buddhist")
+SWAPPED = (
+    "man",
+    "woman",
+    "gay",
+    "lesbian",
+    "homosexual",
+    "transgender",
+    "christian",
+    "jewish",
+    "muslim",
+    "buddhist",
+)
 SWAPPED += ("black", "white", "asian", "african", "mexican", "blind", "deaf", "paralyzed")
-OTHERS = ("nigerian", "mormon", "wheelchair user", "bipolar", "widow", "peasant", "vietnamese", "kurdish", "swedish")
-OTHERS += ("refugee", "pensioner", "intersex", "quaker", "amish", "dyslexic", "iranian", "republican", "old")
-NAMES = ("Jamal", "Lakisha", "Mohammed", "Aisha", "Juan", "Mei", "Moshe", "Svetlana", "Emily", "Greg", "Kofi", "Priya")
-HARMLESS = ("kind", "great", "gentle", "friendly", "clever", "tall", "brave", "lovely", "wise", "funny", "calm", "busy")
+OTHERS = (
+    "nigerian",
+    "mormon",
+    "wheelchair user",
+    "bipolar",
+    "widow",
+    "peasant",
+    "vietnamese",
+    "kurdish",
+    "swedish",
+)
+OTHERS += (
+    "refugee",
+    "pensioner",
+    "intersex",
+    "quaker",
+    "amish",
+    "dyslexic",
+    "iranian",
+    "republican",
+    "old",
+)
+NAMES = (
+    "Jamal",
+    "Lakisha",
+    "Mohammed",
+    "Aisha",
+    "Juan",
+    "Mei",
+    "Moshe",
+    "Svetlana",
+    "Emily",
+    "Greg",
+    "Kofi",
+    "Priya",
+)
+HARMLESS = (
+    "kind",
+    "great",
+    "gentle",
+    "friendly",
+    "clever",
+    "tall",
+    "brave",
+    "lovely",
+    "wise",
+    "funny",
+    "calm",
+    "busy",
+)
 OFFENSIVE = ("stupid", "disgusting", "pathetic", "filthy", "worthless", "nasty")
 OFFENSIVE += ("dumb", "idiotic", "shitty", "vile", "gross")
-FRAMES = ("Anna is a {adjective} {term}", "being {term} is {adjective}", "You are a {adjective} {term}.")
+FRAMES = (
+    "Anna is a {adjective} {term}",
+    "being {term} is {adjective}",
+    "You are a {adjective} {term}.",
+)
 FRAMES += ("My neighbour Omar is {term} and {adjective}", "What a {adjective} {term} Lea is!")
-NAME_FRAMES = ("{term} is a {adjective} neighbour", "being {term} is {adjective}", "You are so {adjective}, {term}.")
+NAME_FRAMES = (
+    "{term} is a {adjective} neighbour",
+    "being {term} is {adjective}",
+    "You are so {adjective}, {term}.",
+)
 NAME_FRAMES += ("My friend {term} is {adjective}", "What a {adjective} child {term} is!")
 PLAIN = ("I am a {} person", "My {} neighbour is a great cook", "All {} people should be heard")
 KINDS = {"swapped": (FRAMES, SWAPPED), "others": (FRAMES, OTHERS), "names": (NAME_FRAMES, NAMES)}
@@ -61,7 +126,12 @@ def make_texts(comments, most=2000):
     "lift", comments and sentences with other terms in them, also base, the row of the text without.
     """
     rows = [
-        {"kind": kind, "text": frame.format(adjective=adjective, term=term), "toxic": toxic, "term": term}
+        {
+            "kind": kind,
+            "text": frame.format(adjective=adjective, term=term),
+            "toxic": toxic,
+            "term": term,
+        }
         for kind, (frames, terms) in KINDS.items()
         for toxic, adjectives in ((False, HARMLESS), (True, OFFENSIVE))
         for frame, adjective, term in itertools.product(frames, adjectives, terms)
@@ -69,11 +139,18 @@ def make_texts(comments, most=2000):
     generator = np.random.default_rng(0)
     naming = (comment.split() for comment in comments if LISTED & set(comment.lower().split()))
     changed = [
-        ("gap", words, [[term if word.lower() in LISTED else word for word in words] for term in drawn])
+        (
+            "gap",
+            words,
+            [[term if word.lower() in LISTED else word for word in words] for term in drawn],
+        )
         for words in itertools.islice(naming, most)
         for drawn in [generator.choice(SWAPPED, 2, replace=False)]
     ]
-    changed += [("lift", [frame.replace("{} ", "")], [[frame.format(term)] for term in SWAPPED]) for frame in PLAIN]
+    changed += [
+        ("lift", [frame.replace("{} ", "")], [[frame.format(term)] for term in SWAPPED])
+        for frame in PLAIN
+    ]
     for kind, words, others in changed:
         base = len(rows)
         rows.append({"kind": "base", "text": " ".join(words)})
@@ -88,7 +165,9 @@ def sources(train):
     text, target, subtypes = train["comment_text"], train["target"], train[kernel.SUBTYPES]
     posts = text.str.fullmatch(r"[a-z0-9<>.' $&*-]*") & target.round(2).isin([0, 0.67, 1])
     marks = text.str.contains(r"(?:^|\W)@\w|\bRT\b|&#\d+;|https?://t\.co|&amp;|#[A-Za-z]")
-    thirds = ((subtypes["obscene"] + subtypes["identity_attack"] - target).abs() < 0.01) & (target > 0)
+    thirds = ((subtypes["obscene"] + subtypes["identity_attack"] - target).abs() < 0.01) & (
+        target > 0
+    )
     tweets = thirds | (marks & target.round(2).isin([0, 0.17, 0.33, 0.67, 0.83, 1]))
     wikipedia = target.isin([0, 1]) & (subtypes.sum(axis=1) == 0)
     found = [train[kernel.RATERS] == 10, posts, tweets, wikipedia]
@@ -111,10 +190,17 @@ def build_cnn(pretrained, *_):
     """The organisers' benchmark, a convolutional network, with the notebook's heads: as from build_model."""
     tokens = keras.Input((None,), dtype="int32")
     hidden = pretrained(ops.pad(tokens, ((0, 0), (0, 250)))[:, :250])
-    for width, pooling in ((2, layers.MaxPooling1D(5)), (3, layers.MaxPooling1D(5)), (4, layers.GlobalMaxPooling1D())):
+    for width, pooling in (
+        (2, layers.MaxPooling1D(5)),
+        (3, layers.MaxPooling1D(5)),
+        (4, layers.GlobalMaxPooling1D()),
+    ):
         hidden = pooling(layers.Conv1D(128, width, activation="relu", padding="same")(hidden))
     hidden = layers.Dense(128, activation="relu")(layers.Dropout(0.3)(hidden))
-    heads = {name: layers.Dense(size, dtype="float32", name=name)(hidden) for name, size in kernel.HEADS.items()}
+    heads = {
+        name: layers.Dense(size, dtype="float32", name=name)(hidden)
+        for name, size in kernel.HEADS.items()
+    }
     return keras.Model(tokens, heads)
 
 
@@ -145,7 +231,9 @@ def batches_of(texts):
 def changes_of(name):
     """The settings and the definitions that a variant, "A" or "A + B", replaces: two dicts."""
     changes = dict(ChainMap(*map(VARIANTS.__getitem__, name.split(" + "))))
-    settings = {key: changes.pop(key) for key in [*changes] if key in kernel.Settings.__annotations__}
+    settings = {
+        key: changes.pop(key) for key in [*changes] if key in kernel.Settings.__annotations__
+    }
     return settings, changes
 
 
@@ -160,25 +248,42 @@ def run_variant(name, settings):
         return scored
 
     changes |= {"predict": predict_more, "plot_bias": lambda *_: None, "BASELINE_ROWS": 1_000}
-    changes["NOT_LEARNED"] = kernel.NOT_LEARNED | {"models"}  # those that stand there serve a longer row of models, too
+    changes["NOT_LEARNED"] = kernel.NOT_LEARNED | {
+        "models"
+    }  # those that stand there serve a longer row of models, too
     with patch.multiple(kernel, **changes):
         run_notebook("Ensemble(", settings | replaced)
         texts = make_texts(kernel.train["comment_text"].iloc[kernel.holdout_rows])
         ensemble = replace(kernel.ensemble, deadline=np.inf)
         with redirect_stdout(StringIO()):
-            kernel.train_models(ensemble, keras.config.dtype_policy(), kernel.devices[0], kernel.pretrained[0])
+            kernel.train_models(
+                ensemble, keras.config.dtype_policy(), kernel.devices[0], kernel.pretrained[0]
+            )
     return texts, np.array(scores)
 
 
 def holdout_figures(scores):
     """The figures of scores of the holdout alone, as a dict."""
     toxic, holdout = kernel.holdout_toxic, kernel.train.iloc[kernel.holdout_rows]
-    of_holdout, source = kernel.model_figures(toxic, scores, kernel.holdout_mentioned), sources(holdout)
-    parts = [*(source == name for name in np.unique(source)), (holdout[kernel.RATERS] == 10).to_numpy()]
-    *within, own = (kernel.overall_auc(toxic[rows], kernel.dense_ranks(scores[rows])) for rows in parts)
-    result = {"final": of_holdout["all", "final_score"], "overall": of_holdout["all", "overall_auc"]}
+    of_holdout, source = (
+        kernel.model_figures(toxic, scores, kernel.holdout_mentioned),
+        sources(holdout),
+    )
+    parts = [
+        *(source == name for name in np.unique(source)),
+        (holdout[kernel.RATERS] == 10).to_numpy(),
+    ]
+    *within, own = (
+        kernel.overall_auc(toxic[rows], kernel.dense_ranks(scores[rows])) for rows in parts
+    )
+    result = {
+        "final": of_holdout["all", "final_score"],
+        "overall": of_holdout["all", "overall_auc"],
+    }
     result |= {"sources": np.nanmean(within), "own": own}
-    return result | {"negative AEG": np.nanmean([of_holdout[name, "negative_aeg"] for name in kernel.IDENTITIES])}
+    return result | {
+        "negative AEG": np.nanmean([of_holdout[name, "negative_aeg"] for name in kernel.IDENTITIES])
+    }
 
 
 def figures(texts, scores):
@@ -188,7 +293,10 @@ def figures(texts, scores):
         bias = kernel.term_figures(texts[texts["kind"] == kind].astype({"toxic": bool}))
         result[kind] = bias[kernel.BIAS_AUCS].min().min()
     moved = texts["score"] - texts["score"].reindex(texts["base"]).to_numpy()
-    result |= {"gap": moved[texts["kind"] == "gap"].abs().mean(), "lift": moved[texts["kind"] == "lift"].mean()}
+    result |= {
+        "gap": moved[texts["kind"] == "gap"].abs().mean(),
+        "lift": moved[texts["kind"] == "lift"].mean(),
+    }
     return result
 
 
@@ -206,7 +314,9 @@ def print_row(name, texts, scores, default):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("variants", nargs="*", default=[*VARIANTS], metavar="VARIANT")
     parser.add_argument("--models", type=int, default=3)

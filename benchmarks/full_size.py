@@ -24,7 +24,9 @@ def make_data(folder, rows):
     for name, count in VECTOR_FILES.items():
         if not (folder / name).exists():
             words = words or make_competition(folder / "small", 10)
-            known = [f"{word}{ending}" for ending in ("", "s", "ed", "ing", "er") for word in words][:count]
+            known = [
+                f"{word}{ending}" for ending in ("", "s", "ed", "ing", "er") for word in words
+            ][:count]
             make_vectors(folder / name, known, 300, header=name.endswith(".vec"))
 
 
@@ -33,12 +35,20 @@ def run_cells():
     begun = section_begun = time.perf_counter()
     import kernel
 
-    training, section, peaks, names = kernel.number_of_cell("ThreadPoolExecutor("), "1 Problem, imports", [], {}
+    training, section, peaks, names = (
+        kernel.number_of_cell("ThreadPoolExecutor("),
+        "1 Problem, imports",
+        [],
+        {},
+    )
     for number, cell in enumerate([*kernel.CELLS, {"source": "## ", "cell_type": "markdown"}]):
         now, title = time.perf_counter(), "".join(cell["source"]).partition("\n")[0]
         if title.startswith("## "):
             peaks.append(peak_memory())
-            print(f"  {section:30} {now - section_begun:7.1f} s {peaks[-1]:7,.0f} MB at the peak", flush=True)
+            print(
+                f"  {section:30} {now - section_begun:7.1f} s {peaks[-1]:7,.0f} MB at the peak",
+                flush=True,
+            )
             section, section_begun = title.removeprefix("## "), now
         if cell["cell_type"] == "code":
             with redirect_stdout(StringIO()):
@@ -63,9 +73,13 @@ def main():
     from runs import check_submission  # it imports what run_cells times
 
     report = json.loads((results / "report.json").read_text(encoding="utf-8"))
-    print(f"epochs of each model: {[*map(len, report['losses'].values())]}; {report['stopped_because']}")
+    print(
+        f"epochs of each model: {[*map(len, report['losses'].values())]}; {report['stopped_because']}"
+    )
     megabytes = {path.name: path.stat().st_size / 1e6 for path in (results / "models").iterdir()}
-    print(f"models/ {sum(megabytes.values()):,.0f} MB, {megabytes['vectors.npy']:,.0f} of them vectors.npy")
+    print(
+        f"models/ {sum(megabytes.values()):,.0f} MB, {megabytes['vectors.npy']:,.0f} of them vectors.npy"
+    )
     check_submission(results, input_dir)
     print("submission.csv is valid")
 

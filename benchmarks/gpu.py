@@ -29,18 +29,35 @@ from kernel import keras, tf
 def make_comments(rows, words, size):
     """What Batches takes to train on made-up comments, by name."""
     generator = np.random.default_rng(0)
-    lengths = np.exp(generator.normal(3.7, 0.95, rows)).astype(int).clip(1, kernel.Settings.max_tokens)
+    lengths = (
+        np.exp(generator.normal(3.7, 0.95, rows)).astype(int).clip(1, kernel.Settings.max_tokens)
+    )
     offsets = np.append(0, np.cumsum(lengths))
     tokens = (words ** generator.random(offsets[-1])).astype(np.int32)  # Zipf's law
     mentioned = generator.random((rows, len(kernel.IDENTITIES))) < 0.02
     toxicity = np.column_stack([generator.random(rows) ** 8, mentioned]).astype(np.float32)
-    labels = {"toxicity": toxicity, "subtypes": generator.random((rows, len(kernel.SUBTYPES)), np.float32)}
-    of_rows = {"weights": np.ones(rows, np.float32), "surplus": np.zeros(rows, bool), "labels": labels}
-    return {"tokens": tokens, "offsets": offsets, "rows": np.arange(rows), "size": size, "seed": 1} | of_rows
+    labels = {
+        "toxicity": toxicity,
+        "subtypes": generator.random((rows, len(kernel.SUBTYPES)), np.float32),
+    }
+    of_rows = {
+        "weights": np.ones(rows, np.float32),
+        "surplus": np.zeros(rows, bool),
+        "labels": labels,
+    }
+    return {
+        "tokens": tokens,
+        "offsets": offsets,
+        "rows": np.arange(rows),
+        "size": size,
+        "seed": 1,
+    } | of_rows
 
 
 def make_vectors(words, device, width=600):
-    return kernel.pretrained_vectors(np.random.default_rng(0).random((words + 1, width), np.float32) - 0.5, device)
+    return kernel.pretrained_vectors(
+        np.random.default_rng(0).random((words + 1, width), np.float32) - 0.5, device
+    )
 
 
 class Watched(kernel.Schedule):
@@ -73,20 +90,33 @@ def seconds_of_models(devices, pretrained, models, comments, units):
 
     ids = pd.Series(comments["rows"][:64])
     to_score = kernel.Batches(comments["tokens"], comments["offsets"], ids.to_numpy())
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(devices)) as pool, redirect_stdout(StringIO()):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ThreadPoolExecutor(len(devices)) as pool,
+        redirect_stdout(StringIO()),
+    ):
         Path(folder, "models").mkdir()
-        settings = kernel.Settings(output_dir=Path(folder), models=models, epochs=1, lstm_units=units)
+        settings = kernel.Settings(
+            output_dir=Path(folder), models=models, epochs=1, lstm_units=units
+        )
         to_train = settings, np.inf, 1_000, make_batches, comments["labels"]
         ensemble = kernel.Ensemble(*to_train, to_score, ids, {"run": ""})
-        train_on, begun = partial(kernel.train_models, ensemble, keras.config.dtype_policy()), time.perf_counter()
+        train_on, begun = (
+            partial(kernel.train_models, ensemble, keras.config.dtype_policy()),
+            time.perf_counter(),
+        )
         with patch.object(kernel, "Schedule", Watched), patch.object(Watched, "begun", []):
             list(pool.map(train_on, devices, pretrained))
-            steps = np.concatenate([np.diff(times)[2:] for times in Watched.begun])  # the first builds the graph
+            steps = np.concatenate(
+                [np.diff(times)[2:] for times in Watched.begun]
+            )  # the first builds the graph
         return time.perf_counter() - begun, steps
 
 
 def main():
-    arguments = parse_arguments(__doc__, rows=1_624_000, words=500_000, steps=300, units=128, size=512, workers=0)
+    arguments = parse_arguments(
+        __doc__, rows=1_624_000, words=500_000, steps=300, units=128, size=512, workers=0
+    )
     devices = kernel.find_devices(arguments.workers)
     print_machine("keras", "tensorflow")
     details = map(tf.config.experimental.get_device_details, tf.config.list_physical_devices("GPU"))
@@ -99,12 +129,22 @@ def main():
         batches = kernel.Batches(**comments)
         with keras.device(devices[0]):
             seconds = seconds_of_step(pretrained[0], batches, arguments.steps, arguments.units)
-        print(f"{precision}: {batches.size / seconds:,.0f} rows a second, {seconds * 1e3:.1f} ms a step, ", end="")
+        print(
+            f"{precision}: {batches.size / seconds:,.0f} rows a second, {seconds * 1e3:.1f} ms a step, ",
+            end="",
+        )
         print(f"{seconds * len(batches):,.0f} s an epoch", flush=True)
         for some in (1, count) if count > 1 else ():
-            took, of_steps = seconds_of_models(devices[:some], pretrained[:some], 2 * count, few, arguments.units)
-            print(f"  {2 * count} models on {some} device{'s' * (some > 1)}: {took:.0f} s, ", end="")
-            print(f"a step {np.median(of_steps) * 1e3:.0f} ms, the longest {of_steps.max() * 1e3:.0f} ms", flush=True)
+            took, of_steps = seconds_of_models(
+                devices[:some], pretrained[:some], 2 * count, few, arguments.units
+            )
+            print(
+                f"  {2 * count} models on {some} device{'s' * (some > 1)}: {took:.0f} s, ", end=""
+            )
+            print(
+                f"a step {np.median(of_steps) * 1e3:.0f} ms, the longest {of_steps.max() * 1e3:.0f} ms",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

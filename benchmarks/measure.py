@@ -17,11 +17,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 def parse_arguments(doc, *paths, **others):
     """What the command line says: paths, and --others with their defaults; a list takes several."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in paths:
         parser.add_argument(name, type=Path)
     for name, default in others.items():
-        kind = {"type": type(default[0]), "nargs": "+"} if isinstance(default, list) else {"type": type(default)}
+        kind = (
+            {"type": type(default[0]), "nargs": "+"}
+            if isinstance(default, list)
+            else {"type": type(default)}
+        )
         parser.add_argument(f"--{name.replace('_', '-')}", default=default, **kind)
     return parser.parse_args()
 
@@ -29,7 +35,10 @@ def parse_arguments(doc, *paths, **others):
 def print_machine(*packages):
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     versions = [f"{package} {version(package)}" for package in ("numpy", *packages)]
-    print(f"{os.cpu_count()} cores, {gigabytes:.0f} GiB, {date.today()}, Python {platform.python_version()}, ", end="")
+    print(
+        f"{os.cpu_count()} cores, {gigabytes:.0f} GiB, {date.today()}, Python {platform.python_version()}, ",
+        end="",
+    )
     print(*versions, sep=", ", flush=True)
 
 
@@ -42,7 +51,9 @@ def peak_memory():
 
 def files_of(folder):
     """KERNEL_INPUT_DIR and, where word vectors (.txt, .vec) lie beside the comments, KERNEL_VECTOR_FILES, as a dict."""
-    vectors = [str(path) for ending in ("*.txt", "*.vec") for path in sorted(Path(folder).glob(ending))]
+    vectors = [
+        str(path) for ending in ("*.txt", "*.vec") for path in sorted(Path(folder).glob(ending))
+    ]
     return {"input_dir": folder} | ({"vector_files": ":".join(vectors)} if vectors else {})
 
 

@@ -129,7 +129,13 @@ def noticed_by(folder, names):
     """The first test that fails, or None. `run` is the notebook's own run with nbval and the tests that look at it."""
     files = [f"tests/test_{name}.py" for name in names.split()]
     if "run" in names.split():
-        files += ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/outputs.cfg", "kernel.ipynb"]
+        files += [
+            "--nbval",
+            "--nbval-current-env",
+            "--nbval-sanitize-with",
+            "tests/outputs.cfg",
+            "kernel.ipynb",
+        ]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     failed = re.search(r"^(?:FAILED|ERROR) ([^\s[]+)", done.stdout, re.MULTILINE)

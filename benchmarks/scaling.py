@@ -42,7 +42,9 @@ def prepare(settings, part):
     run_notebook(SPLIT, settings)
     kept = kernel.held_out | (np.random.default_rng(0).random(len(kernel.held_out)) < part)
     held_out, kernel.toxic = kernel.held_out[kept], kernel.toxic[kept]
-    kernel.train, kernel.mentioned = (of[kept].reset_index(drop=True) for of in (kernel.train, kernel.mentioned))
+    kernel.train, kernel.mentioned = (
+        of[kept].reset_index(drop=True) for of in (kernel.train, kernel.mentioned)
+    )
     with patch.object(kernel, "split_holdout", lambda *_: held_out):
         run_notebook("Ensemble(", settings, first=SPLIT)
 
@@ -52,12 +54,16 @@ def train(units, epochs, dropout, number):
     seed, begun = kernel.settings.seed + number, time.perf_counter()
     random.seed(seed)
     with patch.object(kernel, "SPATIAL_DROPOUT", dropout):
-        model = kernel.build_model(kernel.pretrained[0], kernel.frequent_words * (number % 2), units)
+        model = kernel.build_model(
+            kernel.pretrained[0], kernel.frequent_words * (number % 2), units
+        )
     batches = kernel.make_batches(seed, kernel.labels)
     planned = epochs * len(batches), kernel.settings.learning_rate
     kernel.train_model(model, batches, kernel.Schedule(*planned, 0, np.inf, Event()))
     seconds = time.perf_counter() - begun
-    scores = kernel.predict(model, kernel.Batches(kernel.tokens, kernel.offsets, kernel.holdout_rows))[:, 0]
+    scores = kernel.predict(
+        model, kernel.Batches(kernel.tokens, kernel.offsets, kernel.holdout_rows)
+    )[:, 0]
     return {"scores": scores, "rows": len(kernel.fit_rows), "seconds": seconds}
 
 
@@ -66,7 +72,10 @@ def print_table(models, first):
     finals = models[models["variant"] == first].set_index(same)["final"]
     models["above"] = models["final"] - finals.reindex(models.set_index(same).index).to_numpy()
     for setting, of in models.groupby(SETTING):
-        cells = [f"{of[name].mean():.4f} ± {of[name].sem():.4f}" for name in ("final", "overall", "sources")]
+        cells = [
+            f"{of[name].mean():.4f} ± {of[name].sem():.4f}"
+            for name in ("final", "overall", "sources")
+        ]
         cells.append(f"{of['above'].mean():+.4f} ± {of['above'].sem():.4f}")
         average = f"{holdout_figures(of['scores'].mean())['final']:.4f}"
         rows.append([*map(str, setting), *cells, average, f"{of['seconds'].sum():.0f}"])
@@ -82,9 +91,14 @@ def fit_curves(models, draws=100):
     """{units: list of the a, b and c of 1 - final score, first as it is, then with the models' noise drawn anew}."""
     generator, points = np.random.default_rng(0), models.groupby(["units", "rows"])["final"]
     noise, mean = np.nan_to_num(np.sqrt(points.var().mean())), points.transform("mean")
-    errors = [1 - models["final"], *(1 - mean + noise * generator.normal(size=len(models)) for _ in range(draws))]
+    errors = [
+        1 - models["final"],
+        *(1 - mean + noise * generator.normal(size=len(models)) for _ in range(draws)),
+    ]
     fit = partial(curve_fit, curve, p0=(0.05, 0.05, 0.5), bounds=(0, 1))
-    enough = models.groupby("units")["rows"].transform("nunique") > 2  # a curve has three parameters
+    enough = (
+        models.groupby("units")["rows"].transform("nunique") > 2
+    )  # a curve has three parameters
     sizes = models[enough].groupby("units")
     return {units: [fit(of["rows"], error[of.index])[0] for error in errors] for units, of in sizes}
 
@@ -100,25 +114,47 @@ def compare_curves(models, path):
     plt.legend()
     plt.savefig(path)
     for smaller, larger in itertools.pairwise(curves):
-        errors = [np.array([curve(COMPETITION, *one) for one in curves[units]]) for units in (smaller, larger)]
-        gain, (low, high) = errors[0] - errors[1], np.quantile((errors[0] - errors[1])[1:], kernel.INTERVAL)
-        print(f"{larger} units for {smaller}, at {COMPETITION:,} rows: {gain[0]:+.4f}, {low:+.4f} … {high:+.4f}")
+        errors = [
+            np.array([curve(COMPETITION, *one) for one in curves[units]])
+            for units in (smaller, larger)
+        ]
+        gain, (low, high) = (
+            errors[0] - errors[1],
+            np.quantile((errors[0] - errors[1])[1:], kernel.INTERVAL),
+        )
+        print(
+            f"{larger} units for {smaller}, at {COMPETITION:,} rows: {gain[0]:+.4f}, {low:+.4f} … {high:+.4f}"
+        )
 
 
 def main():
-    arguments = parse_arguments(__doc__, "folder", keep=Path("kept"), part=PARTS, variant=["default"], **GRID)
+    arguments = parse_arguments(
+        __doc__, "folder", keep=Path("kept"), part=PARTS, variant=["default"], **GRID
+    )
     print_machine("keras", "tensorflow")
     (keep := arguments.keep / arguments.folder.resolve().name).mkdir(parents=True, exist_ok=True)
     for part, variant in itertools.product(arguments.part, arguments.variant):
         settings, definitions = changes_of(variant)
         definitions |= {"BASELINE_ROWS": 1_000, "plot_bias": lambda *_: None}
         with tempfile.TemporaryDirectory() as output_dir, patch.multiple(kernel, **definitions):
-            prepare(files_of(arguments.folder) | {"holdout_share": 0.3, "output_dir": output_dir} | settings, part)
+            prepare(
+                files_of(arguments.folder)
+                | {"holdout_share": 0.3, "output_dir": output_dir}
+                | settings,
+                part,
+            )
             for values in itertools.product(*(vars(arguments)[name] for name in GRID)):
-                setting, path = dict(zip(GRID, values, strict=True)), keep / f"{part} {variant} {values}.npz"
+                setting, path = (
+                    dict(zip(GRID, values, strict=True)),
+                    keep / f"{part} {variant} {values}.npz",
+                )
                 if not path.exists():
-                    kernel.write_atomically(path, partial(np.savez, variant=variant, **setting, **train(**setting)))
-    models = [{name: array[()] for name, array in np.load(path).items()} for path in keep.glob("*.npz")]
+                    kernel.write_atomically(
+                        path, partial(np.savez, variant=variant, **setting, **train(**setting))
+                    )
+    models = [
+        {name: array[()] for name, array in np.load(path).items()} for path in keep.glob("*.npz")
+    ]
     models = pd.DataFrame([model | holdout_figures(model["scores"]) for model in models])
     print_table(models, arguments.variant[0])
     usual = models["dropout"].eq(kernel.SPATIAL_DROPOUT) & models["epochs"].eq(arguments.epochs[-1])

@@ -50,25 +50,40 @@ def score_in_python(models, comments):
     sys.path.insert(0, str(models))
     from toxicity import load
 
-    ways = {"all networks": load(models), "the best network": load(models, networks=1), "RoBERTa-base": make_roberta()}
+    ways = {
+        "all networks": load(models),
+        "the best network": load(models, networks=1),
+        "RoBERTa-base": make_roberta(),
+    }
     for name, score in [*ways.items()] * 2:  # in turn, since machines are shared
         begun = time.perf_counter()
         score(comments)
-        print(f"{name}: {len(comments) / (time.perf_counter() - begun):.0f} comments a second", flush=True)
+        print(
+            f"{name}: {len(comments) / (time.perf_counter() - begun):.0f} comments a second",
+            flush=True,
+        )
 
 
 def score_in_shell(models, comments, rows):
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as file, tempfile.TemporaryFile() as scores:
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as file,
+        tempfile.TemporaryFile() as scores,
+    ):
         writer = csv.writer(file)
         writer.writerow(["comment_text"])
         writer.writerows([comment] for comment in itertools.islice(itertools.cycle(comments), rows))
         file.seek(0)
-        begun, command = time.perf_counter(), [sys.executable, models / "toxicity.py", "--networks", "1"]
+        begun, command = (
+            time.perf_counter(),
+            [sys.executable, models / "toxicity.py", "--networks", "1"],
+        )
         process = subprocess.Popen(command, stdin=file, stdout=scores, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - begun
     assert status == 0
-    print(f"{rows:,} through the shell: {rows / seconds:.0f} a second, {usage.ru_maxrss / 1024:.0f} MB at the peak")
+    print(
+        f"{rows:,} through the shell: {rows / seconds:.0f} a second, {usage.ru_maxrss / 1024:.0f} MB at the peak"
+    )
 
 
 def main():

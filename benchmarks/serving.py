@@ -28,14 +28,23 @@ WAYS = {"models": ["serve.py"], "RoBERTa-base": ["-c", ROBERTA]}
 def start(models, way):
     """A server of its own, and its port."""
     command = [sys.executable, *way, models.resolve(), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+    )
     return psutil.Process(process.pid), int(process.stdout.readline().rpartition(":")[2])
 
 
 def ask(port, comments, seed, seconds):
-    connection, choose, taken = http.client.HTTPConnection("127.0.0.1", port), random.Random(seed), []
+    connection, choose, taken = (
+        http.client.HTTPConnection("127.0.0.1", port),
+        random.Random(seed),
+        [],
+    )
     while sum(taken) < seconds:
-        request = {"comment": {"text": choose.choice(comments)}, "requestedAttributes": {"TOXICITY": {}}}
+        request = {
+            "comment": {"text": choose.choice(comments)},
+            "requestedAttributes": {"TOXICITY": {}},
+        }
         begun = time.perf_counter()
         connection.request("POST", "/v1alpha1/comments:analyze", json.dumps(request))
         assert b"attributeScores" in connection.getresponse().read()
@@ -48,7 +57,9 @@ def main():
     models, path, seconds, longest = arguments.values()
     print_machine("waitress")
     with path.open(encoding="utf-8-sig", newline="") as file:
-        comments = [row["comment_text"] for row in csv.DictReader(file) if row["comment_text"].strip()]
+        comments = [
+            row["comment_text"] for row in csv.DictReader(file) if row["comment_text"].strip()
+        ]
     comments = {"short": [each for each in comments if len(each) <= longest], "all": comments}
     for name, way in WAYS.items():
         server, port = start(models, way)
@@ -58,7 +69,10 @@ def main():
                 with ThreadPoolExecutor(clients) as pool:
                     jobs = [pool.submit(ask, port, texts, seed, seconds) for seed in range(clients)]
                     taken = sorted(second for job in jobs for second in job.result())
-                late, busy = taken[int(0.99 * len(taken))], (sum(server.cpu_times()[:2]) - before) / len(taken)
+                late, busy = (
+                    taken[int(0.99 * len(taken))],
+                    (sum(server.cpu_times()[:2]) - before) / len(taken),
+                )
                 a_second = len(taken) / (time.perf_counter() - begun)
                 print(f"| {name} | {kind} | {clients} | {a_second:.0f} ", end="")
                 print(f"| {1000 * late:.0f} | {1000 * busy:.1f} |", flush=True)

@@ -39,9 +39,15 @@ def parse_arguments():
     parser.add_argument("csv", nargs="+", type=Path, help="files with a column comment_text")
     parser.add_argument("--output", required=True, type=Path, help="the .vec file to write")
     parser.add_argument("--width", type=int, default=100, help="numbers in a vector (default: 100)")
-    parser.add_argument("--epochs", type=int, default=5, help="passes over the comments (default: 5)")
-    parser.add_argument("--min-count", type=int, default=5, help="occurrences that a word needs (default: 5)")
-    parser.add_argument("--workers", type=int, default=1, help="threads; more than 1 is not repeatable (default: 1)")
+    parser.add_argument(
+        "--epochs", type=int, default=5, help="passes over the comments (default: 5)"
+    )
+    parser.add_argument(
+        "--min-count", type=int, default=5, help="occurrences that a word needs (default: 5)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=1, help="threads; more than 1 is not repeatable (default: 1)"
+    )
     return parser.parse_args()
 
 

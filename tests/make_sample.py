@@ -28,28 +28,54 @@ IDENTITIES = {
     "bisexual": (2, 0.25, "bisexual {job}|bisexual"),
     "black": (66, 0.72, "black {job}|african-american {job}|african {job}|black man|african"),
     "buddhist": (3, 0.25, "buddhist {job}"),
-    "christian": (77, 0.25, "christian {job}|catholic {job}|christian|christian man|baptist {job}|baptist"),
+    "christian": (
+        77,
+        0.25,
+        "christian {job}|catholic {job}|christian|christian man|baptist {job}|baptist",
+    ),
     "female": (85, 0.25, "woman|mother|grandmother|female {job}|lady|girl|widow"),
     "heterosexual": (3, 0.25, "straight {job}|heterosexual {job}|heterosexual"),
     "hindu": (3, 0.25, "hindu {job}|hindu"),
-    "homosexual_gay_or_lesbian": (66, 0.72, "gay {job}|lesbian {job}|homosexual {job}|gay woman|lesbian|lgbt {job}"),
-    "intellectual_or_learning_disability": (2, 0.25, "dyslexic {job}|dyslexic|autistic {job}|autistic"),
+    "homosexual_gay_or_lesbian": (
+        66,
+        0.72,
+        "gay {job}|lesbian {job}|homosexual {job}|gay woman|lesbian|lgbt {job}",
+    ),
+    "intellectual_or_learning_disability": (
+        2,
+        0.25,
+        "dyslexic {job}|dyslexic|autistic {job}|autistic",
+    ),
     "jewish": (77, 0.25, "jewish {job}|jew|jewish woman"),
     "latino": (6, 0.25, "latino {job}|mexican {job}|hispanic {job}|latina|mexican"),
     "male": (85, 0.25, "man|father|grandfather|male {job}|guy|boy"),
     "muslim": (66, 0.72, "muslim {job}|Muslim {job}|muslim|muslim woman|islamic {job}"),
     "other_disability": (2, 0.25, "diabetic {job}|elderly {job}|disabled {job}"),
     "other_gender": (2, 0.25, "nonbinary {job}"),
-    "other_race_or_ethnicity": (6, 0.25, "arab {job}|arab|nigerian {job}|kurdish {job}|swedish {job}|american {job}"),
+    "other_race_or_ethnicity": (
+        6,
+        0.25,
+        "arab {job}|arab|nigerian {job}|kurdish {job}|swedish {job}|american {job}",
+    ),
     "other_religion": (3, 0.25, "sikh {job}|sikh|mormon {job}|mormon"),
     "other_sexual_orientation": (2, 0.25, "asexual {job}"),
-    "physical_disability": (4, 0.25, "blind {job}|deaf {job}|paralyzed {job}|{job} in a wheelchair"),
-    "psychiatric_or_mental_illness": (75, 0.25, "depressed {job}|schizophrenic {job}|{job} with anxiety|bipolar {job}"),
+    "physical_disability": (
+        4,
+        0.25,
+        "blind {job}|deaf {job}|paralyzed {job}|{job} in a wheelchair",
+    ),
+    "psychiatric_or_mental_illness": (
+        75,
+        0.25,
+        "depressed {job}|schizophrenic {job}|{job} with anxiety|bipolar {job}",
+    ),
     "transgender": (5, 0.25, "transgender {job}|trans {job}|transgender"),
     "white": (80, 0.25, "white {job}|caucasian {job}|european {job}|white man|european"),
 }
 NO_IDENTITY = (260, 0.12, "{job}|{job} named {surname}|person|immigrant")
-MENTIONS = [column for column, (often, *_) in IDENTITIES.items() for _ in range(often)] + [None] * NO_IDENTITY[0]
+MENTIONS = [column for column, (often, *_) in IDENTITIES.items() for _ in range(often)] + [
+    None
+] * NO_IDENTITY[0]
 RATERS = (4,) * 12 + (5,) * 3 + (6,) * 3 + (7, 8, 8, 9, 10, 10, 10, 26, 55)
 FILLERS = (0,) * 80 + (1,) * 190 + (2,) * 100 + (3,) * 25 + (5, 6, 7, 8, 10, 12, 15) * 2 + (70,)
 SUBTYPES = ("severe_toxicity", "obscene", "identity_attack", "insult", "threat", "sexual_explicit")
@@ -163,7 +189,10 @@ PHRASES = {
     "explicit": "enough of your bedroom stories {about}, {who}, and put a shirt on.",
 }
 FILL = {slot: tuple(words.split()) for slot, words in WORDS.items()}
-FILL |= {slot: tuple(phrase.strip() for phrase in phrases.split("|")) for slot, phrases in PHRASES.items()}
+FILL |= {
+    slot: tuple(phrase.strip() for phrase in phrases.split("|"))
+    for slot, phrases in PHRASES.items()
+}
 
 # What a vote for "toxic" is about: the chance of each subtype given such a vote, by kind of comment.
 KINDS = {
@@ -179,8 +208,34 @@ CIVIL_KINDS = ("order",) * 4 + ("neutral",) * 17
 
 # Chance of a toxic vote: whole comments that have it.
 ODD_TEXTS = {
-    0.0: ("", "", "", " ", "\n", " \n\t ", "NA", "null", "None", "nan", "N/A", "-", "?", "12345", "Yes", "No."),
-    0.05: ("Well said", "Agreed!", "lol", "👍", "😂😂😂", "!!!!!!!!", "Why???", "https://www.example.com/?page=3"),
+    0.0: (
+        "",
+        "",
+        "",
+        " ",
+        "\n",
+        " \n\t ",
+        "NA",
+        "null",
+        "None",
+        "nan",
+        "N/A",
+        "-",
+        "?",
+        "12345",
+        "Yes",
+        "No.",
+    ),
+    0.05: (
+        "Well said",
+        "Agreed!",
+        "lol",
+        "👍",
+        "😂😂😂",
+        "!!!!!!!!",
+        "Why???",
+        "https://www.example.com/?page=3",
+    ),
     0.1: (
         "See http://example.org/a_b(c).html &amp; www.example.net &lt;here&gt;",
         'She said "no", he said "yes", and the sign said ""closed"".',
@@ -190,7 +245,16 @@ ODD_TEXTS = {
         "Ο καιρός είναι καλός σήμερα και το λεωφορείο ήρθε στην ώρα του.",
         "今天的天气很好，公共汽车也很准时。",
     ),
-    0.8: ("Liar!", "What a clown", "IDIOT!!!", "Soooo stupid", "moron", "you're a fool", "YOU’RE A FOOL", "loser 😡"),
+    0.8: (
+        "Liar!",
+        "What a clown",
+        "IDIOT!!!",
+        "Soooo stupid",
+        "moron",
+        "you're a fool",
+        "YOU’RE A FOOL",
+        "loser 😡",
+    ),
     0.9: (
         "El alcalde es un payaso y un mentiroso, ¡qué vergüenza!",
         "Der Bürgermeister ist ein Dummkopf und ein Lügner.",
@@ -226,7 +290,9 @@ def count(rng, n, chance):
 def fill(rng, template, **given):
     """Fill in every {slot}, also the slots inside what was filled in."""
     while "{" in template:
-        template = re.sub(r"{(\w+)}", lambda slot: pick(rng, given.get(slot[1]) or FILL[slot[1]]), template)
+        template = re.sub(
+            r"{(\w+)}", lambda slot: pick(rng, given.get(slot[1]) or FILL[slot[1]]), template
+        )
     template = re.sub(r"\b(a) (?=[aeiou])", r"\1n ", template)
     return template[0].upper() + template[1:]
 
@@ -236,17 +302,23 @@ def write_comment(rng):
     first = pick(rng, MENTIONS)
     second = pick(rng, MENTIONS) if first and rng.random() < 0.4 else None
     mentioned = [column for column in dict.fromkeys((first, second)) if column]
-    toxic = rng.random() < max((IDENTITIES[column][1] for column in mentioned), default=NO_IDENTITY[1])
+    toxic = rng.random() < max(
+        (IDENTITIES[column][1] for column in mentioned), default=NO_IDENTITY[1]
+    )
     kind = pick(rng, TOXIC_KINDS if toxic else CIVIL_KINDS)
     true, false = ("bad", "good") if toxic else ("good", "bad")
     subtypes = KINDS[kind] | ({"identity_attack": 0.6} if toxic and mentioned else {})
     chance = 0.84 + 0.16 * rng.random() if toxic else 0.05 * rng.random()
 
     sentences = [fill(rng, "{filler}") for _ in range(pick(rng, FILLERS))]
-    nouns = [IDENTITIES[column][2].split("|") for column in mentioned] or [NO_IDENTITY[2].split("|")]
+    nouns = [IDENTITIES[column][2].split("|") for column in mentioned] or [
+        NO_IDENTITY[2].split("|")
+    ]
     telling = [fill(rng, "{" + kind + "}", noun=nouns[0], true=FILL[true], false=FILL[false])]
     telling += [fill(rng, "{neutral}", noun=others) for others in nouns[1:]]
-    at = pick(rng, (0, len(sentences), int(rng.random() * len(sentences))))  # first, last or anywhere
+    at = pick(
+        rng, (0, len(sentences), int(rng.random() * len(sentences)))
+    )  # first, last or anywhere
     text = " ".join(sentences[:at] + telling + sentences[at:])
     for share, change in STYLES:
         if rng.random() < share:
@@ -257,14 +329,20 @@ def write_comment(rng):
 def repeat(rng, comments):
     """Some comments again, as they are or with other capitals or blanks; their raters will not agree with the first."""
     changes = (str, str, str, str, str.upper, str.title, lambda text: text.replace(" ", "  "))
-    return [(pick(rng, changes)(text), mentioned, 0.5, subtypes) for text, mentioned, _, subtypes in comments]
+    return [
+        (pick(rng, changes)(text), mentioned, 0.5, subtypes)
+        for text, mentioned, _, subtypes in comments
+    ]
 
 
 def vote(rng, chance, subtypes):
     """Shares of the raters who vote toxic and for each subtype, which only a rater who votes toxic does."""
     raters = pick(rng, RATERS)
     votes = count(rng, raters, chance)
-    shares = {column: round(count(rng, votes, subtypes.get(column, 0.01)) / raters, 6) for column in SUBTYPES}
+    shares = {
+        column: round(count(rng, votes, subtypes.get(column, 0.01)) / raters, 6)
+        for column in SUBTYPES
+    }
     return shares | {"target": round(votes / raters, 6), "toxicity_annotator_count": raters}
 
 
@@ -273,8 +351,13 @@ def vote_identities(rng, mentioned):
     if rng.random() > (0.76 if mentioned else 0.08):
         return {"identity_annotator_count": 0}
     raters = pick(rng, RATERS)
-    chances = {column: 0.85 if column in mentioned else 0.2 * (rng.random() < 0.02) for column in IDENTITIES}
-    shares = {column: round(count(rng, raters, chance) / raters, 6) for column, chance in chances.items()}
+    chances = {
+        column: 0.85 if column in mentioned else 0.2 * (rng.random() < 0.02)
+        for column in IDENTITIES
+    }
+    shares = {
+        column: round(count(rng, raters, chance) / raters, 6) for column, chance in chances.items()
+    }
     return shares | {"identity_annotator_count": raters}
 
 
@@ -300,16 +383,25 @@ def write_csv(path, columns, rows):
 
 def main(folder):
     rng = random.Random(SEED)
-    odd = [(text, [], chance, {"insult": 0.8}) for chance, texts in ODD_TEXTS.items() for text in texts]
+    odd = [
+        (text, [], chance, {"insult": 0.8}) for chance, texts in ODD_TEXTS.items() for text in texts
+    ]
     train, test = ([write_comment(rng) for _ in range(n)] + odd for n in (TRAIN_ROWS, TEST_ROWS))
     train += repeat(rng, train[:60])
     test += train[60:80]
     train, test = (sorted(comments, key=lambda _: rng.random()) for comments in (train, test))
     train_rows = [train_row(rng, i, comment) for i, comment in enumerate(train)]
-    test_rows = [{"id": i, "comment_text": text} for i, (text, *_) in enumerate(test, FIRST_TEST_ID)]
+    test_rows = [
+        {"id": i, "comment_text": text} for i, (text, *_) in enumerate(test, FIRST_TEST_ID)
+    ]
     submission = [{"id": row["id"], "prediction": 0.0} for row in test_rows]
-    expanded = [train_row(rng, i, comment) | row for i, (comment, row) in enumerate(zip(test, test_rows, strict=True))]
-    expanded = [{EXPANDED.get(column, column): value for column, value in row.items()} for row in expanded]
+    expanded = [
+        train_row(rng, i, comment) | row
+        for i, (comment, row) in enumerate(zip(test, test_rows, strict=True))
+    ]
+    expanded = [
+        {EXPANDED.get(column, column): value for column, value in row.items()} for row in expanded
+    ]
 
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "train.csv", COLUMNS, train_rows)

@@ -27,7 +27,9 @@ def copy_of_sample(folder, rows=None, source=SAMPLE):
 
 def environment_of(settings):
     """The environment with these settings and no others."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KERNEL_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("KERNEL_")
+    }
     return environment | {f"KERNEL_{name.upper()}": str(value) for name, value in settings.items()}
 
 
@@ -35,8 +37,17 @@ def start_notebook(output_dir, **settings):
     """The process of a run of kernel.ipynb in its own folder with the given settings."""
     output_dir.mkdir(exist_ok=True)
     environment = environment_of(settings | {"output_dir": output_dir})
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar", kernel.NOTEBOOK.name, output_dir / "run.ipynb"]
-    return subprocess.Popen(command, cwd=kernel.NOTEBOOK.parent, env=environment, start_new_session=True)
+    command = [
+        sys.executable,
+        "-m",
+        "papermill",
+        "--no-progress-bar",
+        kernel.NOTEBOOK.name,
+        output_dir / "run.ipynb",
+    ]
+    return subprocess.Popen(
+        command, cwd=kernel.NOTEBOOK.parent, env=environment, start_new_session=True
+    )
 
 
 def kill(process):
@@ -65,7 +76,11 @@ def run_sections(last, names=None, **settings):
             if source.startswith("## ") and section == last:
                 names["cells_run"] = number
                 break
-            section = source.partition("\n")[0].removeprefix("## ") if source.startswith("## ") else section
+            section = (
+                source.partition("\n")[0].removeprefix("## ")
+                if source.startswith("## ")
+                else section
+            )
             if cell["cell_type"] == "code":
                 kernel.run_cell(number, names)
     return names
@@ -75,5 +90,7 @@ def check_submission(output_dir, input_dir):
     """Whether what a run left is what Kaggle takes."""
     submission = pd.read_csv(output_dir / "submission.csv", dtype={"id": str})
     assert list(submission) == ["id", "prediction"]
-    assert list(submission["id"]) == list(pd.read_csv(input_dir / "sample_submission.csv", dtype=str)["id"])
+    assert list(submission["id"]) == list(
+        pd.read_csv(input_dir / "sample_submission.csv", dtype=str)["id"]
+    )
     assert submission["prediction"].between(0, 1).all()

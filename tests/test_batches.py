@@ -57,7 +57,9 @@ def test_padded_comments_are_their_words_and_nothing_but_zeros_behind_them(lengt
 
 
 @settings(max_examples=60)
-@given(lengths=LENGTHS, pool=st.sampled_from([1, 3, 50]), batch_size=st.integers(1, 8), data=st.data())
+@given(
+    lengths=LENGTHS, pool=st.sampled_from([1, 3, 50]), batch_size=st.integers(1, 8), data=st.data()
+)
 def test_an_epoch_holds_each_row_once_with_its_own_labels(lengths, pool, batch_size, data):
     rows = st.lists(st.sampled_from(range(len(lengths))), min_size=1, unique=True)
     rows = np.array(data.draw(rows))

@@ -12,11 +12,28 @@ from hypothesis import strategies as st
 
 SUBTYPES = ["severe_toxicity", "obscene", "identity_attack", "insult", "threat"]
 SCORED = [  # the nine identities of the competition's metric
-    *("male", "female", "homosexual_gay_or_lesbian", "christian", "jewish", "muslim", "black", "white"),
+    *(
+        "male",
+        "female",
+        "homosexual_gay_or_lesbian",
+        "christian",
+        "jewish",
+        "muslim",
+        "black",
+        "white",
+    ),
     "psychiatric_or_mental_illness",
 ]
 UNSCORED = [
-    *("asian", "atheist", "bisexual", "buddhist", "heterosexual", "hindu", "intellectual_or_learning_disability"),
+    *(
+        "asian",
+        "atheist",
+        "bisexual",
+        "buddhist",
+        "heterosexual",
+        "hindu",
+        "intellectual_or_learning_disability",
+    ),
     *("latino", "other_disability", "other_gender", "other_race_or_ethnicity", "other_religion"),
     *("other_sexual_orientation", "physical_disability", "transgender"),
 ]
@@ -32,7 +49,9 @@ UNUSED = {*COLUMNS[32:42], "identity_annotator_count"}
 def write_csv(path, rows, columns):
     """Write dicts as a csv with every field in quotes; what a row lacks is empty."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n", quoting=csv.QUOTE_ALL)
+        writer = csv.DictWriter(
+            file, columns, restval="", lineterminator="\n", quoting=csv.QUOTE_ALL
+        )
         writer.writeheader()
         writer.writerows(rows)
     return path
@@ -41,7 +60,13 @@ def write_csv(path, rows, columns):
 def train_rows():
     """Four rows of a valid train.csv."""
     return [
-        {"id": "a", "target": "0.5", "comment_text": "one", "toxicity_annotator_count": "4", "rating": "approved"},
+        {
+            "id": "a",
+            "target": "0.5",
+            "comment_text": "one",
+            "toxicity_annotator_count": "4",
+            "rating": "approved",
+        },
         {
             "id": "b",
             "target": "0",
@@ -50,8 +75,20 @@ def train_rows():
             "male": "0.5",
             "black": "0",
         },
-        {"id": "c", "target": "1.0", "comment_text": "three", "insult": "0.25", "sexual_explicit": "1", "asian": "1"},
-        {"id": "d", "target": "0.1666666667", "comment_text": "four", "created_date": "2017-01-01 00:00:00+00"},
+        {
+            "id": "c",
+            "target": "1.0",
+            "comment_text": "three",
+            "insult": "0.25",
+            "sexual_explicit": "1",
+            "asian": "1",
+        },
+        {
+            "id": "d",
+            "target": "0.1666666667",
+            "comment_text": "four",
+            "created_date": "2017-01-01 00:00:00+00",
+        },
     ]
 
 
@@ -77,7 +114,9 @@ def test_only_what_is_used_comes_back(tmp_path):
     assert len(COLUMNS) == 45
     train = read_train(write_train(tmp_path, train_rows()))
     assert set(train) == set(COLUMNS) - UNUSED
-    assert all(train[name].dtype.kind == "f" for name in train if name not in ("id", "comment_text"))
+    assert all(
+        train[name].dtype.kind == "f" for name in train if name not in ("id", "comment_text")
+    )
     assert list(train["id"]) == ["a", "b", "c", "d"]
     assert list(train["comment_text"]) == ["one", "two", "three", "four"]
     assert list(train["target"]) == pytest.approx([0.5, 0, 1, 1 / 6])
@@ -87,34 +126,64 @@ def test_only_what_is_used_comes_back(tmp_path):
 def test_empty_shares_and_counts_are_not_a_number(tmp_path):
     train = read_train(write_train(tmp_path, train_rows()))
     assert list(train["male"]) == pytest.approx([np.nan, 0.5, np.nan, np.nan], nan_ok=True)
-    assert list(train["toxicity_annotator_count"]) == pytest.approx([4, 10, np.nan, np.nan], nan_ok=True)
+    assert list(train["toxicity_annotator_count"]) == pytest.approx(
+        [4, 10, np.nan, np.nan], nan_ok=True
+    )
 
 
-TEXTS = ["", "NA", "null", "nan", "-inf", "True", "7", " ", '"', '""', ",", "a\nb", "a\r\n\nb", "#", "\ufeffa\n\ufeffb"]
+TEXTS = [
+    "",
+    "NA",
+    "null",
+    "nan",
+    "-inf",
+    "True",
+    "7",
+    " ",
+    '"',
+    '""',
+    ",",
+    "a\nb",
+    "a\r\n\nb",
+    "#",
+    "\ufeffa\n\ufeffb",
+]
 
 
 @settings(max_examples=50, deadline=None)
 @example(texts=TEXTS)
 @given(
-    texts=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=5)
+    texts=st.lists(
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+        min_size=1,
+        max_size=5,
+    )
 )
 def test_every_text_stays_as_it_is(tmp_path_factory, texts):
     folder = tmp_path_factory.mktemp("texts")
     comments = {str(number): text for number, text in enumerate(texts)}
     rows = [{"id": name, "target": "0", "comment_text": text} for name, text in comments.items()]
     assert list(read_train(write_train(folder, rows))["comment_text"]) == texts
-    assert list(kernel.read_test(*write_test(folder, comments.items(), comments))["comment_text"]) == texts
+    assert (
+        list(kernel.read_test(*write_test(folder, comments.items(), comments))["comment_text"])
+        == texts
+    )
 
 
 def test_ids_are_kept_as_written(tmp_path):
     ids = ["007", "7", "1e5", "59848.0", "NA", "0x1F", "+1", "True", "00a1"]
-    rows = [{"id": name, "target": number % 2, "comment_text": "text"} for number, name in enumerate(ids)]
+    rows = [
+        {"id": name, "target": number % 2, "comment_text": "text"}
+        for number, name in enumerate(ids)
+    ]
     assert list(read_train(write_train(tmp_path, rows))["id"]) == ids
     test = kernel.read_test(*write_test(tmp_path, [(name, "text") for name in ids], ids))
     assert list(test["id"]) == ids
 
 
-@pytest.mark.parametrize("missing", ["id", "comment_text", "target", "muslim", "threat", "toxicity_annotator_count"])
+@pytest.mark.parametrize(
+    "missing", ["id", "comment_text", "target", "muslim", "threat", "toxicity_annotator_count"]
+)
 def test_missing_column_is_named(tmp_path, missing):
     rows = [{name: value for name, value in row.items() if name != missing} for row in train_rows()]
     path = write_train(tmp_path, rows, [name for name in COLUMNS if name != missing])
@@ -124,15 +193,22 @@ def test_missing_column_is_named(tmp_path, missing):
 
 @pytest.mark.parametrize("missing", [UNUSED, {*UNUSED, *UNSCORED}, {*UNUSED, "hindu"}])
 def test_columns_that_are_not_used_or_not_scored_may_be_missing(tmp_path, missing):
-    rows = [{name: value for name, value in row.items() if name not in missing} for row in train_rows()]
-    train = read_train(write_train(tmp_path, rows, [name for name in reversed(COLUMNS) if name not in missing]))
+    rows = [
+        {name: value for name, value in row.items() if name not in missing} for row in train_rows()
+    ]
+    train = read_train(
+        write_train(tmp_path, rows, [name for name in reversed(COLUMNS) if name not in missing])
+    )
     assert list(train["id"]) == ["a", "b", "c", "d"]
     assert set(train) == set(COLUMNS) - missing
 
 
 def write_expanded(folder, **changes_of_second):
     """Write labels of test comments, as published after the competition."""
-    rows = [{"id": "x", "toxicity": "0.5", "male": "1"}, {"id": "y", "toxicity": "0"} | changes_of_second]
+    rows = [
+        {"id": "x", "toxicity": "0.5", "male": "1"},
+        {"id": "y", "toxicity": "0"} | changes_of_second,
+    ]
     return write_csv(folder / "test_public_expanded.csv", rows, ["id", "toxicity", *SCORED])
 
 
@@ -149,7 +225,9 @@ def test_labels_of_test_comments_are_read(tmp_path):
 )
 def test_wrong_labels_of_test_comments_are_named(tmp_path, column, value, shown):
     path = write_expanded(tmp_path, **{column: value})
-    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}, row 2 \(id .\), column {column}: '{shown}'"):
+    with pytest.raises(
+        ValueError, match=rf"^{re.escape(str(path))}, row 2 \(id .\), column {column}: '{shown}'"
+    ):
         kernel.read_labelled(path, "toxicity", kernel.IDENTITIES)
 
 
@@ -157,7 +235,12 @@ def test_test_rows_come_in_the_order_of_the_sample_submission(tmp_path):
     comments = [("3", "three"), ("1", ""), ("10", "ten"), ("2", "two")]
     test = kernel.read_test(*write_test(tmp_path, comments, ["10", "2", "1", "3"]))
     assert list(test.columns) == ["id", "comment_text"]
-    assert list(test.itertuples(name=None)) == [(0, "10", "ten"), (1, "2", "two"), (2, "1", ""), (3, "3", "three")]
+    assert list(test.itertuples(name=None)) == [
+        (0, "10", "ten"),
+        (1, "2", "two"),
+        (2, "1", ""),
+        (3, "3", "three"),
+    ]
 
 
 def test_half_of_the_raters_make_a_comment_toxic_and_an_identity_mentioned(tmp_path):
@@ -168,7 +251,11 @@ def test_half_of_the_raters_make_a_comment_toxic_and_an_identity_mentioned(tmp_p
     ]
     write_train(tmp_path, rows)
     write_test(tmp_path, [("4", "")], ["4"])
-    variables = vars(kernel) | {"input_dir": tmp_path, "is_sample": False, "settings": kernel.Settings()}
+    variables = vars(kernel) | {
+        "input_dir": tmp_path,
+        "is_sample": False,
+        "settings": kernel.Settings(),
+    }
     kernel.run_cell(kernel.number_of_cell("train = read_labelled("), variables)
     assert variables["toxic"].tolist() == [True, False, False]
     mentioned = variables["mentioned"]

@@ -19,7 +19,9 @@ def test_sample_vectors_are_those_that_the_command_makes(tmp_path):
     made = tmp_path / "sample.vec"
     arguments = ["--width", "32", "--min-count", "2", "--epochs", "20", "--output", made]
     sample = [FOLDER / "tests" / "sample" / name for name in ("train.csv", "test.csv")]
-    subprocess.run([sys.executable, FOLDER / "embeddings" / "train.py", *sample, *arguments], check=True)
+    subprocess.run(
+        [sys.executable, FOLDER / "embeddings" / "train.py", *sample, *arguments], check=True
+    )
     header, words, vectors = read_vectors(made)
     stored_header, stored_words, stored_vectors = read_vectors(FOLDER / "embeddings" / "sample.vec")
     assert (header, words) == (stored_header, stored_words)
@@ -34,7 +36,15 @@ def test_vectors_are_found_for_the_words_as_the_notebook_cuts_them(tmp_path):
     comments = tmp_path / "comments.csv"
     comments.write_text("comment_text\n" + "I don’t think SO!\n" * 20, encoding="utf-8")
     output = tmp_path / "new folder" / "comments.vec"
-    command = [sys.executable, FOLDER / "embeddings" / "train.py", comments, "--output", output, "--width", "5"]
+    command = [
+        sys.executable,
+        FOLDER / "embeddings" / "train.py",
+        comments,
+        "--output",
+        output,
+        "--width",
+        "5",
+    ]
     subprocess.run(command, check=True)
     tokens = kernel.cut("I don’t think SO!")
     vectors = kernel.read_vectors(

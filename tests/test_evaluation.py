@@ -20,7 +20,9 @@ def comments(seed=0):
     """toxic, bool (rows,); scores of two models; mentioned, of the competition's identities."""
     generator = np.random.default_rng(seed)
     toxic = generator.random(ROWS) < 0.3
-    scores = pd.DataFrame({name: expit(generator.normal(size=ROWS) + 1.5 * toxic) for name in ("TF-IDF", "LSTM")})
+    scores = pd.DataFrame(
+        {name: expit(generator.normal(size=ROWS) + 1.5 * toxic) for name in ("TF-IDF", "LSTM")}
+    )
     return toxic, scores, pd.DataFrame(generator.random((ROWS, 9)) < 0.2, columns=kernel.IDENTITIES)
 
 
@@ -34,11 +36,16 @@ def write(path, rows):
 
 
 def test_predictions_of_another_model_keep_their_order_however_close_they_are(tmp_path):
-    numbers = [f"1e-{power}" for power in range(300, 45, -1)] + ["0.00000000000000012345", "0.000000000000000123451"]
+    numbers = [f"1e-{power}" for power in range(300, 45, -1)] + [
+        "0.00000000000000012345",
+        "0.000000000000000123451",
+    ]
     numbers += [repr(1 - 10.0**-power) for power in range(1, 16)]
     path = write(tmp_path / "bayes.csv", enumerate(numbers))
     read = kernel.read_predictions(path, pd.Series(map(str, range(len(numbers)))))
-    assert list(read) == [float(number) for number in numbers] == sorted(read) and len({*read}) == len(numbers)
+    assert list(read) == [float(number) for number in numbers] == sorted(read) and len(
+        {*read}
+    ) == len(numbers)
 
 
 def test_what_another_model_has_no_prediction_for_is_missing(tmp_path):
@@ -99,7 +106,9 @@ def test_other_models_have_names_of_their_own(tmp_path, name):
 
 
 def intervals_of(drawn):
-    return (drawn.groupby(level=["model", "identity"], sort=False).quantile(q) for q in kernel.INTERVAL)
+    return (
+        drawn.groupby(level=["model", "identity"], sort=False).quantile(q) for q in kernel.INTERVAL
+    )
 
 
 def test_intervals_hold_their_own_figures_and_95_of_100_draws():
@@ -110,7 +119,9 @@ def test_intervals_hold_their_own_figures_and_95_of_100_draws():
     inside = ((low <= figures) & (figures <= high)) | figures.isna()
     assert inside.all(axis=None)
     of_draws = drawn.xs("LSTM", level="model")["bpsn_auc"].unstack()
-    shares = ((low.loc["LSTM", "bpsn_auc"] <= of_draws) & (of_draws <= high.loc["LSTM", "bpsn_auc"])).mean()
+    shares = (
+        (low.loc["LSTM", "bpsn_auc"] <= of_draws) & (of_draws <= high.loc["LSTM", "bpsn_auc"])
+    ).mean()
     assert shares.between(0.94, 0.96).all()
     higher = scores["LSTM"].to_numpy()[toxic][:, None] > scores["LSTM"].to_numpy()[~toxic]
     variances = (higher.mean(axis=axis).var() / higher.shape[1 - axis] for axis in (0, 1))
@@ -167,7 +178,10 @@ def test_the_picture_shows_each_figure_and_its_interval_in_the_row_of_its_identi
 
 def test_no_model_hides_the_other_and_the_lstm_is_blue(picture):
     figures, low, high = figures_of_two(kernel.IDENTITIES)
-    same = [pd.concat({model: of.loc["LSTM"] for model in MODELS}, names=of.index.names) for of in (figures, low, high)]
+    same = [
+        pd.concat({model: of.loc["LSTM"] for model in MODELS}, names=of.index.names)
+        for of in (figures, low, high)
+    ]
     drawn = picture(*same)
     drawn.canvas.draw()
     pixels = np.asarray(drawn.canvas.buffer_rgba())[::-1]  # from below
@@ -200,7 +214,9 @@ def test_calibration_finds_the_curve_that_shares_of_raters_follow():
     scores = generator.beta(1, 3, 20_000).clip(1e-6, 1 - 1e-6)
     for a, b in ([1.6, -1.0], [1.0, 0.0], [0.3, 0.5]):
         expected = expit(a * logit(scores) + b)
-        assert kernel.calibrate(scores[:, None], [[a, b]])[:, 0] == pytest.approx(expected, abs=1e-9)
+        assert kernel.calibrate(scores[:, None], [[a, b]])[:, 0] == pytest.approx(
+            expected, abs=1e-9
+        )
         shares = generator.binomial(10, expected) / 10
         shares[::7] = np.nan
         assert kernel.fit_calibration(scores, shares) == pytest.approx([a, b], abs=0.1)
@@ -210,7 +226,9 @@ SCORES = np.linspace(0, 1, 50)
 
 
 @pytest.mark.parametrize(
-    "shares", [SCORES * 0, SCORES * 0 + 1, SCORES * np.nan, 1 - SCORES], ids=["none", "all", "unknown", "falling"]
+    "shares",
+    [SCORES * 0, SCORES * 0 + 1, SCORES * np.nan, 1 - SCORES],
+    ids=["none", "all", "unknown", "falling"],
 )
 def test_labels_that_no_rising_curve_can_be_learned_from_are_not_calibrated(shares):
     calibration = kernel.fit_calibration(SCORES, shares)
@@ -232,7 +250,11 @@ def test_thresholds_flag_the_share_or_reach_the_precision_that_they_are_named_af
 def test_what_thresholds_do_is_counted():
     toxic, scores, mentioned = comments()
     scores = scores["LSTM"].to_numpy()
-    thresholds = {"low": np.sort(scores)[200], "high": 0.8, "none": np.nan}  # a comment that lies on it is flagged
+    thresholds = {
+        "low": np.sort(scores)[200],
+        "high": 0.8,
+        "none": np.nan,
+    }  # a comment that lies on it is flagged
     table = kernel.flag(thresholds, toxic, scores, mentioned.assign(male=toxic))
     for name, threshold in [*thresholds.items()][:2]:
         flagged, row = scores >= threshold, table.loc[name]
@@ -241,7 +263,9 @@ def test_what_thresholds_do_is_counted():
         assert row["found"] == pytest.approx(recall_score(toxic, flagged))
         assert row["false_positives"] == pytest.approx(1 - recall_score(~toxic, ~flagged))
         for identity in mentioned.columns.drop("male"):
-            assert row[f"of {identity}"] == pytest.approx(flagged[mentioned[identity] & ~toxic].mean())
+            assert row[f"of {identity}"] == pytest.approx(
+                flagged[mentioned[identity] & ~toxic].mean()
+            )
     assert table["of male"].isna().all()  # no harmless comment mentions it
     assert table.loc["none", "found"] == 0 and np.isnan(table.loc["none", "precision"])
 
@@ -264,7 +288,11 @@ def evaluation():
     predicted = np.column_stack([scores["LSTM"] / 2, generator.random((ROWS, 6))])
     networks = {"model_1": predicted**2, "model_2": 2 * predicted - predicted**2}
     ensemble = SimpleNamespace(mean_scores=lambda: predicted, scores=networks)
-    rows = {"holdout_rows": np.arange(ROWS), "groups": np.arange(ROWS), "to_balance": toxic[:, None]}
+    rows = {
+        "holdout_rows": np.arange(ROWS),
+        "groups": np.arange(ROWS),
+        "to_balance": toxic[:, None],
+    }
     names = {"holdout": holdout, "holdout_toxic": toxic, "holdout_mentioned": mentioned, **rows}
     names |= {"ensemble": ensemble, "best_first": ["model_2", "model_1"], "patience": np.inf}
     names |= {"other_scores": scores[["TF-IDF"]], "settings": kernel.Settings()}
@@ -303,7 +331,9 @@ def test_each_number_of_networks_has_a_calibration_of_its_own(evaluation):
     shares = evaluation["holdout"]["target"].to_numpy()[fitted]
     for curves, scores in zip(calibrations, (best, both), strict=True):
         assert len(curves) == 7
-        assert curves[0] == pytest.approx(kernel.fit_calibration(scores[fitted, 0], shares), abs=1e-4)
+        assert curves[0] == pytest.approx(
+            kernel.fit_calibration(scores[fitted, 0], shares), abs=1e-4
+        )
     assert calibrations[0][0] != pytest.approx(calibrations[1][0], abs=0.05)
 
 
@@ -332,7 +362,12 @@ def test_the_surest_errors_come_first_and_last_and_are_about_the_worst_identity(
 def leaderboard(submissions, labelled):
     """The table of the cell that scores submissions."""
     of_all = SimpleNamespace(mean_scores=lambda: submissions[["LSTM"]].to_numpy())
-    names = {"test": submissions[["id"]], "ensemble": of_all, "holdout": [], "other_submissions": {}}
+    names = {
+        "test": submissions[["id"]],
+        "ensemble": of_all,
+        "holdout": [],
+        "other_submissions": {},
+    }
     names |= {"baseline_scores": submissions["TF-IDF"], "labelled_tests": {"public": labelled}}
     kernel.run_cell(kernel.number_of_cell("leaderboards = {}"), names := vars(kernel) | names)
     return names["leaderboards"]["public"]

@@ -24,7 +24,9 @@ def rows():
     generator = np.random.default_rng(0)
     words = ["".join(generator.choice([*"aeioulmnrst"], 5)) for _ in range(300)]
     texts = [" ".join(generator.choice(words, generator.integers(3, 9))) for _ in range(4500)]
-    labels = pd.DataFrame({f"{share}": generator.random(4500) < share for share in (0.5, 0.2, 0.08, 0.02, 0.01)})
+    labels = pd.DataFrame(
+        {f"{share}": generator.random(4500) < share for share in (0.5, 0.2, 0.08, 0.02, 0.01)}
+    )
     again = [*generator.integers(0, 4500, 1480), *[0] * 20]
     texts += [generator.choice(WRITINGS)(texts[i]) for i in again]
     order = generator.permutation(6000)
@@ -44,7 +46,9 @@ def test_holdout_is_like_all_rows_and_no_text_stands_on_both_sides(rows, seed):
     assert marked.shape == (6000,) and marked.dtype == bool
     assert marked.mean() == pytest.approx(SHARE, abs=0.01)
     share = labels.mean(axis=0)
-    chance = np.sqrt(share * (1 - share) / marked.sum())  # how far off a random sample of the rows is
+    chance = np.sqrt(
+        share * (1 - share) / marked.sum()
+    )  # how far off a random sample of the rows is
     assert (abs(labels[marked].mean(axis=0) - share) < 2 * chance).all()
     assert labels[marked].any(axis=0).all() and labels[~marked].any(axis=0).all()
 
@@ -75,7 +79,9 @@ def test_same_text(text, other, same):
 
 @settings(max_examples=100)
 @given(
-    rows=st.lists(st.tuples(st.integers(0, 30), st.booleans(), st.booleans()), min_size=1, max_size=80),
+    rows=st.lists(
+        st.tuples(st.integers(0, 30), st.booleans(), st.booleans()), min_size=1, max_size=80
+    ),
     share=st.floats(0.01, 0.5),
     seed=st.integers(0, 2**32 - 1),
 )

@@ -58,7 +58,12 @@ def folder(tmp_path_factory):
 
 def test_what_follows_the_training_gives_way_when_time_is_short(folder, tmp_path):
     """It costs no more than one draw and one network."""
-    settings = {"input_dir": folder, "vector_files": VECTORS, "output_dir": tmp_path, "lstm_units": 8}
+    settings = {
+        "input_dir": folder,
+        "vector_files": VECTORS,
+        "output_dir": tmp_path,
+        "lstm_units": 8,
+    }
     names = run_sections("8 Training and submission", **settings, models=1, epochs=1)
     names["patience"] = time.monotonic()
     run_sections("12 Report", names)
@@ -71,7 +76,12 @@ def run_on_mount(folder, output_dir, options):
     """What a run says that writes to a file system of its own, in memory."""
     script = 'mount -t tmpfs -o "$1" none "$2" && exec "$3" -c "$4" "$5" "$6" "$2"'
     arguments = map(str, (options, output_dir, sys.executable, PYTHON, folder, VECTORS))
-    done = subprocess.run([*OWN_MOUNTS, "sh", "-c", script, "sh", *arguments], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [*OWN_MOUNTS, "sh", "-c", script, "sh", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode
     return done.stdout + done.stderr
 
@@ -84,7 +94,9 @@ def may_mount(folder):
         return False
 
 
-def test_a_disk_that_is_too_small_is_told_before_the_training_and_is_not_left_full(tmp_path, folder):
+def test_a_disk_that_is_too_small_is_told_before_the_training_and_is_not_left_full(
+    tmp_path, folder
+):
     if not may_mount(tmp_path):
         pytest.skip("mounts are not allowed here")
     output = run_on_mount(folder, tmp_path, "size=50k")
@@ -103,7 +115,12 @@ def test_a_folder_that_may_not_be_written_to_is_told_at_once(tmp_path, folder):
 def test_a_folder_below_a_file_is_named(tmp_path, folder):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=f"{tmp_path}/file"):
-        run_sections("3 Comments", input_dir=folder, vector_files=VECTORS, output_dir=tmp_path / "file" / "results")
+        run_sections(
+            "3 Comments",
+            input_dir=folder,
+            vector_files=VECTORS,
+            output_dir=tmp_path / "file" / "results",
+        )
 
 
 def test_a_folder_of_models_that_no_run_wrote_stays_as_it_is(tmp_path, folder):
@@ -111,4 +128,6 @@ def test_a_folder_of_models_that_no_run_wrote_stays_as_it_is(tmp_path, folder):
     (tmp_path / "models" / "models.json").write_text("mine")
     with pytest.raises(FileExistsError, match=f"{tmp_path}/models holds files that no run wrote"):
         run_sections("3 Comments", input_dir=folder, vector_files=VECTORS, output_dir=tmp_path)
-    assert [(path.name, path.read_text()) for path in (tmp_path / "models").iterdir()] == [("models.json", "mine")]
+    assert [(path.name, path.read_text()) for path in (tmp_path / "models").iterdir()] == [
+        ("models.json", "mine")
+    ]

@@ -43,7 +43,9 @@ def parts_of(frame):
 def tables(toxic, scores, mentioned):
     """Bias table, DataFrame (identities, figures), and parts of the score, Series, of the one model."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # what cannot be computed is NaN, and no riddle on the screen
+        warnings.simplefilter(
+            "error"
+        )  # what cannot be computed is NaN, and no riddle on the screen
         figures = kernel.all_figures(toxic, scores, mentioned)
     (model,) = scores
     return figures.loc[model].drop("all"), figures.loc[(model, "all"), kernel.SCORE_PARTS]
@@ -63,7 +65,9 @@ def test_organisers_small_example():
     toxic, mentioned = np.repeat(list(scores), 3, axis=0).T
     expected = {"subgroup_auc": 0.888888888888889, "bpsn_auc": 0.888888888888889, "bnsp_auc": 1.0}
     expected |= {"negative_aeg": 0.3888888888888889, "positive_aeg": -0.2777777777777778}
-    figures = kernel.bias_metrics(toxic, kernel.dense_ranks(np.concatenate(list(scores.values()))), mentioned)
+    figures = kernel.bias_metrics(
+        toxic, kernel.dense_ranks(np.concatenate(list(scores.values()))), mentioned
+    )
     assert figures == pytest.approx(expected, abs=1e-15)
 
 
@@ -90,8 +94,12 @@ def test_identity_that_no_row_mentions_is_left_out(frame):
 
 
 def test_identity_with_harmless_rows_only_keeps_the_auc_that_it_has(frame):
-    bias, score = tables(*parts_of(frame.assign(target=frame["target"].where(~(frame["black"] >= 0.5), 0.0))))
-    assert bias.loc["black", "bpsn_auc"] == pytest.approx(0.653575388027, abs=6e-13)  # the organisers'
+    bias, score = tables(
+        *parts_of(frame.assign(target=frame["target"].where(~(frame["black"] >= 0.5), 0.0)))
+    )
+    assert bias.loc["black", "bpsn_auc"] == pytest.approx(
+        0.653575388027, abs=6e-13
+    )  # the organisers'
     assert bias.loc["black", ["subgroup_auc", "bnsp_auc"]].isna().all()
     for name in AUCS:
         assert score[name] == pytest.approx(pmean(bias[name].dropna(), -5), abs=1e-12)
@@ -111,7 +119,8 @@ def test_rows_without_any_identity_have_an_overall_auc_and_no_score(frame):
 
 
 @pytest.mark.parametrize(
-    ("prediction", "value"), [(lambda t: 0.3 + 0 * t, 0.5), (lambda t: t >= 0.5, 1), (lambda t: t < 0.5, 0)]
+    ("prediction", "value"),
+    [(lambda t: 0.3 + 0 * t, 0.5), (lambda t: t >= 0.5, 1), (lambda t: t < 0.5, 0)],
 )
 def test_constant_perfect_and_reversed_predictions(frame, prediction, value):
     bias, score = tables(*parts_of(frame.assign(p=prediction(frame["target"]).astype(float))))
@@ -139,7 +148,10 @@ def test_models_side_by_side_get_what_each_gets_alone(frame):
 def comments(draw):
     """toxic, bool (rows,); scores, float (rows,), with many ties; mentioned, bool (rows,)."""
     rows = draw(st.integers(1, 40))
-    columns = [draw(st.lists(st.sampled_from(of), min_size=rows, max_size=rows)) for of in (BOTH, range(13), BOTH)]
+    columns = [
+        draw(st.lists(st.sampled_from(of), min_size=rows, max_size=rows))
+        for of in (BOTH, range(13), BOTH)
+    ]
     return np.array(columns[0]), np.array(columns[1]) / 12, np.array(columns[2])
 
 
@@ -150,7 +162,11 @@ def sklearn_auc(toxic, scores, rows=slice(None)):
 def scipy_aeg(scores, subgroup, background):
     """0.5 - U(background, subgroup) / pairs, of two groups of comments of one class."""
     pairs = subgroup.sum() * background.sum()
-    return 0.5 - mannwhitneyu(scores[background], scores[subgroup]).statistic / pairs if pairs else np.nan
+    return (
+        0.5 - mannwhitneyu(scores[background], scores[subgroup]).statistic / pairs
+        if pairs
+        else np.nan
+    )
 
 
 def figures_from_outside(toxic, scores, mentioned):
@@ -165,21 +181,31 @@ def figures_from_outside(toxic, scores, mentioned):
 
 
 @given(comments=comments())
-def test_every_auc_is_scikit_learns_and_every_equality_gap_scipys_on_the_rows_of_its_definition(comments):
+def test_every_auc_is_scikit_learns_and_every_equality_gap_scipys_on_the_rows_of_its_definition(
+    comments,
+):
     toxic, scores, mentioned = comments
     ranks = kernel.dense_ranks(scores)
-    assert kernel.overall_auc(toxic, ranks) == pytest.approx(sklearn_auc(toxic, scores), abs=1e-12, nan_ok=True)
+    assert kernel.overall_auc(toxic, ranks) == pytest.approx(
+        sklearn_auc(toxic, scores), abs=1e-12, nan_ok=True
+    )
     expected = figures_from_outside(*comments)
-    assert kernel.bias_metrics(toxic, ranks, mentioned) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    assert kernel.bias_metrics(toxic, ranks, mentioned) == pytest.approx(
+        expected, abs=1e-12, nan_ok=True
+    )
 
 
 @settings(max_examples=50)
 @given(
     comments=comments(),
-    rising=st.sampled_from([np.exp, np.cbrt, lambda x: 2 * x - 7, lambda x: x.astype(np.float32), lambda x: x / 1e6]),
+    rising=st.sampled_from(
+        [np.exp, np.cbrt, lambda x: 2 * x - 7, lambda x: x.astype(np.float32), lambda x: x / 1e6]
+    ),
     data=st.data(),
 )
-def test_neither_the_order_of_the_rows_counts_nor_anything_of_the_scores_but_their_order(comments, rising, data):
+def test_neither_the_order_of_the_rows_counts_nor_anything_of_the_scores_but_their_order(
+    comments, rising, data
+):
     toxic, scores, mentioned = comments
     mentioned = pd.DataFrame(dict.fromkeys(BIAS, mentioned))
     order = data.draw(st.permutations(range(len(toxic))))
@@ -191,7 +217,9 @@ def test_neither_the_order_of_the_rows_counts_nor_anything_of_the_scores_but_the
 def test_bootstrap_figures_are_those_of_rows_drawn_with_replacement(frame, monkeypatch):
     monkeypatch.setattr(kernel, "RESAMPLES", 8)
     toxic, _, mentioned = parts_of(frame)
-    mentioned["other"] = frame["p"].round(3).mod(0.004) < 0.002  # an identity that is not part of the score
+    mentioned["other"] = (
+        frame["p"].round(3).mod(0.004) < 0.002
+    )  # an identity that is not part of the score
     scores = pd.DataFrame({"model": frame["p"], "worse": frame["p"].round(1)})
     drawn = kernel.bootstrap(toxic, scores, mentioned, seed=3)
     finals = drawn.xs("all", level="identity")["final_score"].unstack()
@@ -202,9 +230,13 @@ def test_bootstrap_figures_are_those_of_rows_drawn_with_replacement(frame, monke
         for model in scores:
             of_rows = toxic[rows], scores[model].to_numpy()[rows]
             of_identities = {
-                name: figures_from_outside(*of_rows, column.to_numpy()[rows]) for name, column in mentioned.items()
+                name: figures_from_outside(*of_rows, column.to_numpy()[rows])
+                for name, column in mentioned.items()
             }
-            parts = {name: pmean([of_identities[identity][name] for identity in BIAS], -5) for name in AUCS}
+            parts = {
+                name: pmean([of_identities[identity][name] for identity in BIAS], -5)
+                for name in AUCS
+            }
             parts |= {"overall_auc": roc_auc_score(*of_rows)}
             parts |= {"final_score": sum(parts.values()) / 4}
             for identity, figures in {"all": parts, **of_identities}.items():

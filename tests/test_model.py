@@ -133,7 +133,9 @@ def test_models_share_the_pretrained_vectors_and_nothing_else():
 def make_labels(rows, identities=3, mentioned=0.4):
     """Logits, toxicity, subtypes and weights of comments, as loss_of_batch takes them."""
     generator = np.random.default_rng(2)
-    toxicity = np.column_stack([generator.random(rows), generator.random((rows, identities)) < mentioned])
+    toxicity = np.column_stack(
+        [generator.random(rows), generator.random((rows, identities)) < mentioned]
+    )
     of_rows = generator.normal(0, 2, (rows, 7)), toxicity, generator.random((rows, 6))
     return [values.astype(np.float32) for values in (*of_rows, generator.random(rows))]
 

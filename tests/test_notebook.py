@@ -13,12 +13,39 @@ import kernel
 import pytest
 
 CODE_CELLS = [
-    pytest.param(cell, id=f"cell {number}") for number, cell in enumerate(kernel.CELLS) if cell["cell_type"] == "code"
+    pytest.param(cell, id=f"cell {number}")
+    for number, cell in enumerate(kernel.CELLS)
+    if cell["cell_type"] == "code"
 ]
-PACKAGES = {"tensorflow", "keras", "numpy", "pandas", "sklearn", "scipy", "joblib", "matplotlib", "IPython"}
+PACKAGES = {
+    "tensorflow",
+    "keras",
+    "numpy",
+    "pandas",
+    "sklearn",
+    "scipy",
+    "joblib",
+    "matplotlib",
+    "IPython",
+}
 PACKAGES |= {"pydantic", "tqdm"}
-OPEN = {"Settings", "auc", "bootstrap", "model_figures", "cut", "number_words", "swap_identity_terms"}
-OPEN |= {"TrainingData", "sample_weights", "build_model", "loss_of_pairs", "make_train_step", "Schedule"}
+OPEN = {
+    "Settings",
+    "auc",
+    "bootstrap",
+    "model_figures",
+    "cut",
+    "number_words",
+    "swap_identity_terms",
+}
+OPEN |= {
+    "TrainingData",
+    "sample_weights",
+    "build_model",
+    "loss_of_pairs",
+    "make_train_step",
+    "Schedule",
+}
 OPEN |= {"train_model", "Ensemble", "train_network", "recurrent", "load"}
 UNSEEN = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 UNSEEN |= {tokenize.ENDMARKER}
@@ -37,30 +64,47 @@ def test_every_cell_either_defines_or_runs(cell):
     assert len({"define", "run"} & set(cell["metadata"]["tags"])) == 1
 
 
-@pytest.mark.parametrize("cell", [c for c in CODE_CELLS if "define" in c.values[0]["metadata"]["tags"]])
+@pytest.mark.parametrize(
+    "cell", [c for c in CODE_CELLS if "define" in c.values[0]["metadata"]["tags"]]
+)
 def test_cells_that_define_do_nothing_else(cell):
     for statement in tree(cell).body:
         if isinstance(statement, ast.Assign | ast.AugAssign):
             targets = getattr(statement, "targets", None) or [statement.target]
-            names = [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+            names = [
+                node.id
+                for target in targets
+                for node in ast.walk(target)
+                if isinstance(node, ast.Name)
+            ]
             assert all(name.isupper() for name in names), "not a constant"
         else:
-            assert isinstance(statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
+            assert isinstance(
+                statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+            )
 
 
-@pytest.mark.parametrize("cell", [c for c in CODE_CELLS if "run" in c.values[0]["metadata"]["tags"]])
+@pytest.mark.parametrize(
+    "cell", [c for c in CODE_CELLS if "run" in c.values[0]["metadata"]["tags"]]
+)
 def test_cells_that_run_define_nothing(cell):
-    assert not any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.walk(tree(cell)))
+    assert not any(
+        isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.walk(tree(cell))
+    )
 
 
 @pytest.mark.parametrize("cell", CODE_CELLS)
-def test_what_only_reads_writes_and_reports_is_folded_away_on_kaggle_in_jupyter_and_on_the_page(cell):
+def test_what_only_reads_writes_and_reports_is_folded_away_on_kaggle_in_jupyter_and_on_the_page(
+    cell,
+):
     """What a reader comes for stands open: settings, metric, words, batches, model, loss, training."""
     metadata = cell["metadata"]
     folded = "hide-input" in metadata["tags"]
     assert metadata.get("_kg_hide-input", False) is folded
     assert metadata.get("jupyter", {}).get("source_hidden", False) is folded
-    names = {node.name for node in tree(cell).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    names = {
+        node.name for node in tree(cell).body if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
     assert not (folded and names & OPEN) and not (folded and "run" in metadata["tags"])
 
 
@@ -85,7 +129,11 @@ def test_only_kaggles_own_packages_are_imported():
 def test_classes_and_functions_of_more_than_a_few_lines_have_docstrings():
     for cell in CODE_CELLS:
         for node in tree(cell.values[0]).body:
-            if isinstance(node, ast.ClassDef) or isinstance(node, ast.FunctionDef) and len(node.body) > 2:
+            if (
+                isinstance(node, ast.ClassDef)
+                or isinstance(node, ast.FunctionDef)
+                and len(node.body) > 2
+            ):
                 assert ast.get_docstring(node), node.name
 
 
@@ -96,7 +144,9 @@ def tokens_of(source):
     """
     docstrings, depth, lines = set(), 0, []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) and ast.get_docstring(node):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) and ast.get_docstring(
+            node
+        ):
             docstrings |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         kind = tokenize.tok_name[token.type]
@@ -122,10 +172,14 @@ def test_a_text_with_values_in_it_is_one_token():
 
 
 def test_stored_outputs_are_those_of_one_run_from_top_to_bottom():
-    assert [cell.values[0]["execution_count"] for cell in CODE_CELLS] == list(range(1, len(CODE_CELLS) + 1))
+    assert [cell.values[0]["execution_count"] for cell in CODE_CELLS] == list(
+        range(1, len(CODE_CELLS) + 1)
+    )
 
 
-@pytest.mark.parametrize("cell", [c for c in CODE_CELLS if "run" in c.values[0]["metadata"]["tags"]])
+@pytest.mark.parametrize(
+    "cell", [c for c in CODE_CELLS if "run" in c.values[0]["metadata"]["tags"]]
+)
 def test_what_a_cell_shows_is_stored(cell):
     assert cell["outputs"] or not isinstance(tree(cell).body[-1], ast.Expr)
 
@@ -136,13 +190,18 @@ def test_stored_outputs_hold_no_warning_no_path_and_no_time():
         assert output.get("name") != "stderr", output
         texts = [*output.get("text", []), *output.get("data", {}).get("text/plain", [])]
         for text in texts:
-            assert not re.search(r"/(root|home|tmp|Users|mnt)/|[A-Z]:\\|\bs left\b|\d\d:\d\d", text), text
+            assert not re.search(
+                r"/(root|home|tmp|Users|mnt)/|[A-Z]:\\|\bs left\b|\d\d:\d\d", text
+            ), text
 
 
 def test_stored_outputs_show_pictures_and_end_with_the_final_score_that_the_readme_quotes():
     assert sum("image/png" in output.get("data", {}) for output in outputs()) == 5
     texts = [
-        text for cell in CODE_CELLS[-3:] for output in cell.values[0]["outputs"] for text in output.get("text", "")
+        text
+        for cell in CODE_CELLS[-3:]
+        for output in cell.values[0]["outputs"]
+        for text in output.get("text", "")
     ]
     said = re.search(r"Final score on the holdout: 0\.\d{4}, of TF-IDF: 0\.\d{4}\n", "".join(texts))
     assert said[0].strip() in kernel.NOTEBOOK.with_name("README.md").read_text(encoding="utf-8")
@@ -154,5 +213,7 @@ def test_the_page_folds_definitions_and_shows_the_rest(tmp_path):
     environment = os.environ | {"KERNEL_OUTPUT_DIR": str(tmp_path)}
     subprocess.run(command, cwd=kernel.NOTEBOOK.parent, env=environment, check=True)
     page = (tmp_path / "kernel.html").read_text(encoding="utf-8")
-    assert page.count("<summary>") == sum("hide-input" in cell.values[0]["metadata"]["tags"] for cell in CODE_CELLS)
+    assert page.count("<summary>") == sum(
+        "hide-input" in cell.values[0]["metadata"]["tags"] for cell in CODE_CELLS
+    )
     assert "Final score on the holdout" in page

@@ -18,7 +18,8 @@ from slugify import slugify
 
 ROOT = Path(__file__).parents[1]
 TRACKED = {
-    name: (ROOT / name).read_bytes() for name in ("Makefile", "on_kaggle.py", "kernel-metadata.json", "kernel.ipynb")
+    name: (ROOT / name).read_bytes()
+    for name in ("Makefile", "on_kaggle.py", "kernel-metadata.json", "kernel.ipynb")
 }
 METADATA = json.loads(TRACKED["kernel-metadata.json"])
 SLUG = slugify(METADATA["title"])
@@ -54,7 +55,10 @@ REPORT = {
     },
     "intervals": {"LSTM": {"all": {"final_score": [0.894361, 0.992392]}}},
     "leaderboards": {"private": {"LSTM": PARTS | {"rows": 3, "final_score": 0.9454}}},
-    "networks": {f"model_{number}": {"each model": 0.95, "average of the first": 0.95} for number in range(1, 9)},
+    "networks": {
+        f"model_{number}": {"each model": 0.95, "average of the first": 0.95}
+        for number in range(1, 9)
+    },
     "stopped_because": "time limit",
     "submitted": "LSTM",
     "worst_identity": "black",
@@ -104,7 +108,9 @@ def outputs(**files):
         more = {"nextPageToken": str(number + 1)} if number + 1 < len(files) else {}
         return {"files": [{"fileName": name, "url": f"http://localhost/{name}"}]} | more
 
-    return session("COMPLETE", ListKernelSessionOutput=page) | {Path(name).name: of for name, of in files.items()}
+    return session("COMPLETE", ListKernelSessionOutput=page) | {
+        Path(name).name: of for name, of in files.items()
+    }
 
 
 def whole_run(**changed):
@@ -137,7 +143,9 @@ class Kaggle(BaseHTTPRequestHandler):
         self.send_response(status)
         content = json.dumps(answer) if isinstance(answer, dict) else answer
         content = content if isinstance(content, bytes) else content.encode()
-        self.send_header("Content-Type", "application/json" if isinstance(answer, dict) else "text/plain")
+        self.send_header(
+            "Content-Type", "application/json" if isinstance(answer, dict) else "text/plain"
+        )
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Last-Modified", "Tue, 01 Jan 2019 00:00:00 GMT")
         self.end_headers()
@@ -159,7 +167,9 @@ def make(command, folder, answers=None, environment=LOGGED_IN):
         (folder / name).mkdir(exist_ok=True)
     with HTTPServer(("127.0.0.1", 0), Kaggle) as server:
         server.answers, server.received = answers or {}, []
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
         address = f"http://127.0.0.1:{server.server_port}"
         done = subprocess.run(
             # -o: never install from inside a test
@@ -183,7 +193,14 @@ def make(command, folder, answers=None, environment=LOGGED_IN):
         server.shutdown()
     assert "Traceback" not in done.stdout
     assert {name: (folder / name).read_bytes() for name in TRACKED} == TRACKED
-    assert {path.name for path in folder.iterdir()} <= {*TRACKED, "home", "temporary", "models", "results", "secret.npz"}
+    assert {path.name for path in folder.iterdir()} <= {
+        *TRACKED,
+        "home",
+        "temporary",
+        "models",
+        "results",
+        "secret.npz",
+    }
     assert list((folder / "temporary").iterdir()) == []
     return SimpleNamespace(
         status=done.returncode,
@@ -221,7 +238,9 @@ def test_a_login_needs_a_name(tmp_path):
 
 
 def test_a_login_that_has_run_out_is_none(tmp_path):
-    made = make("status", tmp_path, {"GetKernel": (401, {"code": 401, "message": "Unauthenticated"})})
+    made = make(
+        "status", tmp_path, {"GetKernel": (401, {"code": 401, "message": "Unauthenticated"})}
+    )
     assert made.status != 0
     assert "Not logged in to Kaggle" in made.output
 
@@ -248,9 +267,15 @@ def test_a_kernel_that_was_never_pushed_is_no_riddle(tmp_path, command):
 
 
 @pytest.mark.parametrize("command", ["results", "submit"])
-@pytest.mark.parametrize(("state", "failure"), [("RUNNING", {}), ("ERROR", {"failureMessage": "Out of memory"})])
-def test_a_version_that_is_not_complete_is_neither_fetched_nor_submitted(tmp_path, command, state, failure):
-    made = make(command, tmp_path, session(state, GetKernelSessionStatus={"status": state} | failure))
+@pytest.mark.parametrize(
+    ("state", "failure"), [("RUNNING", {}), ("ERROR", {"failureMessage": "Out of memory"})]
+)
+def test_a_version_that_is_not_complete_is_neither_fetched_nor_submitted(
+    tmp_path, command, state, failure
+):
+    made = make(
+        command, tmp_path, session(state, GetKernelSessionStatus={"status": state} | failure)
+    )
     assert made.status != 0
     assert made.asked == ["GetKernel", "GetKernelSessionStatus"]
     assert f"Version 3 of {KERNEL} has not completed: {state.lower()}." in made.output
@@ -260,7 +285,11 @@ def test_a_version_that_is_not_complete_is_neither_fetched_nor_submitted(tmp_pat
 
 # --- push ---
 
-PUSHED = {"ref": "/somebody/a-kernel", "url": "http://localhost/somebody/a-kernel", "versionNumber": 4}
+PUSHED = {
+    "ref": "/somebody/a-kernel",
+    "url": "http://localhost/somebody/a-kernel",
+    "versionNumber": 4,
+}
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +337,9 @@ def test_notebook_arrives_whole_and_without_outputs(push):
     stored = nbformat.reads(TRACKED[METADATA["code_file"]].decode(), as_version=4)
     arrived = nbformat.reads(text, as_version=4)
     nbformat.validate(arrived)
-    assert arrived.metadata.kernelspec.name == "python3", "Kaggle cannot run a notebook that names no kernel"
+    assert arrived.metadata.kernelspec.name == "python3", (
+        "Kaggle cannot run a notebook that names no kernel"
+    )
     assert [(cell.cell_type, cell.source) for cell in arrived.cells] == [
         (cell.cell_type, cell.source) for cell in stored.cells
     ]
@@ -322,7 +353,9 @@ def test_refused_push_is_a_failure(tmp_path):
 
 
 def test_push_without_the_data_is_a_failure(tmp_path):
-    made = make("push", tmp_path, {"SaveKernel": PUSHED | {"invalidCompetitionSources": [COMPETITION]}})
+    made = make(
+        "push", tmp_path, {"SaveKernel": PUSHED | {"invalidCompetitionSources": [COMPETITION]}}
+    )
     assert made.status != 0
     assert f"runs without {COMPETITION}" in made.output and "rules" in made.output
 
@@ -342,7 +375,10 @@ def test_status_of_a_run_that_goes_well(tmp_path, state, said):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ({"status": "ERROR", "failureMessage": "Your notebook tried to use too much memory."}, "too much memory"),
+        (
+            {"status": "ERROR", "failureMessage": "Your notebook tried to use too much memory."},
+            "too much memory",
+        ),
         ({"status": "CANCEL_ACKNOWLEDGED"}, "cancel acknowledged"),
     ],
 )
@@ -366,7 +402,9 @@ def test_results_are_fetched_read_out_and_checked(tmp_path):
     made = make("results", tmp_path, outputs(**whole_run()))
     assert made.status == 0, made.output
     folder = Path(RESULTS)
-    assert {path.name: path.read_bytes() for path in (tmp_path / folder / "models").iterdir()} == MODELS
+    assert {
+        path.name: path.read_bytes() for path in (tmp_path / folder / "models").iterdir()
+    } == MODELS
     for line in (
         "Final score on the holdout: 0.9691, 95 % interval 0.8944 … 0.9924",
         "Other models: TF-IDF 0.8977, CNN unknown",
@@ -418,7 +456,9 @@ def test_a_file_that_would_lie_elsewhere_is_not_written(tmp_path, name):
 
 
 def test_a_file_that_is_an_error_page_ends_it(tmp_path):
-    made = make("results", tmp_path, outputs(**whole_run(**{"submission.csv": (404, "<h1>gone</h1>")})))
+    made = make(
+        "results", tmp_path, outputs(**whole_run(**{"submission.csv": (404, "<h1>gone</h1>")}))
+    )
     assert made.status != 0 and "404" in made.output
     assert not (tmp_path / f"{RESULTS}.part").exists()
 
@@ -443,15 +483,23 @@ def test_a_run_without_a_submission_is_a_failure(tmp_path):
     ],
 )
 def test_invalid_submissions_are_told(tmp_path, submission, said):
-    made = make("results", tmp_path, outputs(**{"report.json": json.dumps(REPORT), "submission.csv": submission}))
+    made = make(
+        "results",
+        tmp_path,
+        outputs(**{"report.json": json.dumps(REPORT), "submission.csv": submission}),
+    )
     assert made.status != 0
     assert "not valid" in made.output and said in made.output
     assert "Final score on the holdout: 0.9691" in made.output
 
 
-@pytest.mark.parametrize(("report", "said"), [("<Error>expired</Error>", "not valid"), ("{}", "has no 'scores'")])
+@pytest.mark.parametrize(
+    ("report", "said"), [("<Error>expired</Error>", "not valid"), ("{}", "has no 'scores'")]
+)
 def test_what_is_no_report_is_told(tmp_path, report, said):
-    made = make("results", tmp_path, outputs(**{"report.json": report, "submission.csv": SUBMISSION}))
+    made = make(
+        "results", tmp_path, outputs(**{"report.json": report, "submission.csv": SUBMISSION})
+    )
     assert made.status != 0
     assert said in made.output
 
@@ -486,7 +534,9 @@ def test_results_are_where_the_notebook_would_write_too(tmp_path):
 @pytest.mark.parametrize("query", ["Signature=secret", "a=(b)secret", "a='b'secret", 'a="secret'])
 def test_no_signed_link_is_told(tmp_path, query):
     """Of a file whose server is away."""
-    page = {"files": [{"fileName": "report.json", "url": f"https://127.0.0.1:1/report.json?{query}"}]}
+    page = {
+        "files": [{"fileName": "report.json", "url": f"https://127.0.0.1:1/report.json?{query}"}]
+    }
     made = make("results", tmp_path, session("COMPLETE", ListKernelSessionOutput=page))
     assert made.status != 0 and "Kaggle cannot be reached" in made.output
     assert "report.json" in made.output and "secret" not in made.output
@@ -542,7 +592,10 @@ def model_answers(**others):
     """Answers of a Kaggle that has the model and its variation already, and takes files."""
 
     def start(request):
-        return {"token": f"token of {request['name']}", "createUrl": f"http://localhost/{request['name']}"}
+        return {
+            "token": f"token of {request['name']}",
+            "createUrl": f"http://localhost/{request['name']}",
+        }
 
     answers = {
         "GetModel": {"id": 7, "isPrivate": False},
@@ -567,7 +620,9 @@ def publish(folder, answers, **changed):
 
 def assert_files_arrived(made, listed):
     assert {name: made.request[name] for name in MODELS} == MODELS
-    assert {file["token"] for file in listed} == {f"token of {name}" for name in MODELS}  # and no others
+    assert {file["token"] for file in listed} == {
+        f"token of {name}" for name in MODELS
+    }  # and no others
 
 
 def test_models_become_a_new_private_model(tmp_path):
@@ -594,7 +649,11 @@ def test_models_become_a_version_of_the_model_that_is_there(tmp_path):
     made = publish(tmp_path, model_answers())
     assert made.status == 0, made.output
     version = made.request["CreateModelInstanceVersion"]
-    assert (version["ownerSlug"], version["modelSlug"], version["instanceSlug"]) == ("somebody", SLUG, "lstm")
+    assert (version["ownerSlug"], version["modelSlug"], version["instanceSlug"]) == (
+        "somebody",
+        SLUG,
+        "lstm",
+    )
     assert_files_arrived(made, version["body"]["files"])
     update = made.request["UpdateModel"]
     assert update["description"] == CARD.replace("<", "&lt;")
@@ -626,7 +685,9 @@ def test_nothing_is_published_where_a_file_does_not_arrive(tmp_path):
     ],
 )
 def test_refused_model_is_a_failure(tmp_path, name, answer):
-    made = publish(tmp_path, model_answers(GetModel=UNKNOWN, GetModelInstance=UNKNOWN) | {name: answer})
+    made = publish(
+        tmp_path, model_answers(GetModel=UNKNOWN, GetModelInstance=UNKNOWN) | {name: answer}
+    )
     assert made.status != 0
     assert made.asked[-1] == name
     assert "Kaggle refuses: The slug is in use" in made.output

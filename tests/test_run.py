@@ -14,7 +14,16 @@ import kernel
 import numpy as np
 import pandas as pd
 import pytest
-from runs import SAMPLE, VECTORS, check_submission, copy_of_sample, environment_of, kill, run_notebook, start_notebook
+from runs import (
+    SAMPLE,
+    VECTORS,
+    check_submission,
+    copy_of_sample,
+    environment_of,
+    kill,
+    run_notebook,
+    start_notebook,
+)
 from scipy.stats import mannwhitneyu, pmean
 from sklearn.metrics import roc_auc_score
 from test_on_kaggle import PUSHED, make
@@ -46,8 +55,13 @@ def attached(tmp_path_factory):
 @pytest.fixture(scope="module")
 def small(attached):
     """Settings of a run of small networks on what is attached."""
-    vectors = [attached / "datasets" / dataset / name for name, dataset in kernel.PUBLIC_VECTORS.items()]
-    files = {"input_dir": attached / kernel.COMPETITION, "vector_files": ":".join(map(str, vectors))}
+    vectors = [
+        attached / "datasets" / dataset / name for name, dataset in kernel.PUBLIC_VECTORS.items()
+    ]
+    files = {
+        "input_dir": attached / kernel.COMPETITION,
+        "vector_files": ":".join(map(str, vectors)),
+    }
     return files | SMALL
 
 
@@ -59,7 +73,12 @@ def pushed_run(attached, tmp_path_factory):
     (folder / "pushed.ipynb").write_text(pushed, encoding="utf-8")
     empty = tmp_path_factory.mktemp("working")
     done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("run_pushed.py"), folder / "pushed.ipynb", attached],
+        [
+            sys.executable,
+            Path(__file__).with_name("run_pushed.py"),
+            folder / "pushed.ipynb",
+            attached,
+        ],
         cwd=empty,
         env=environment_of(SMALL) | {"TMPDIR": str(empty), "HOME": str(empty)},
         capture_output=True,
@@ -80,9 +99,13 @@ def killed_run(small, tmp_path_factory):
     shutil.copy(SAMPLE / "test_public_expanded.csv", comments)
     settings = small | {"input_dir": comments}
     kill_when(start_notebook(folder, **settings), lambda: [*folder.glob("models/model_1_*.npz")])
-    shutil.copytree(folder, folder / "at kill", ignore=shutil.ignore_patterns("comments", "at kill"))
+    shutil.copytree(
+        folder, folder / "at kill", ignore=shutil.ignore_patterns("comments", "at kill")
+    )
     texts = pd.read_csv(comments / "train.csv", dtype={"id": str}, keep_default_na=False)
-    of_length = texts.assign(prediction=texts["comment_text"].str.len() / 1000)[["id", "prediction"]]
+    of_length = texts.assign(prediction=texts["comment_text"].str.len() / 1000)[
+        ["id", "prediction"]
+    ]
     of_length.to_csv(folder / "my model.csv", index=False)
     shutil.copy(folder / "submission.csv", folder / "my submission.csv")
     compared = f"{folder / 'my model.csv'}:{folder / 'my submission.csv'}"
@@ -109,12 +132,18 @@ def finished(request):
 
 
 def read_predictions(folder):
-    return pd.read_csv(folder / "holdout_predictions.csv", float_precision="round_trip", dtype={"id": str})
+    return pd.read_csv(
+        folder / "holdout_predictions.csv", float_precision="round_trip", dtype={"id": str}
+    )
 
 
 def test_the_lstm_beats_the_baseline_on_the_sample(first_run):
     scores = first_run[1]["scores"]
-    assert first_run[1]["final_score"] == scores["LSTM"]["final_score"] > scores["TF-IDF"]["final_score"] + 0.02
+    assert (
+        first_run[1]["final_score"]
+        == scores["LSTM"]["final_score"]
+        > scores["TF-IDF"]["final_score"] + 0.02
+    )
 
 
 def test_the_sample_is_not_trivial_and_shows_the_bias_that_the_lstm_has_less_of(first_run):
@@ -122,7 +151,9 @@ def test_the_sample_is_not_trivial_and_shows_the_bias_that_the_lstm_has_less_of(
     assert 0.85 <= report["scores"]["TF-IDF"]["overall_auc"] <= 0.96
     bpsn = {model: pd.DataFrame(of).T["bpsn_auc"] for model, of in report["identities"].items()}
     below = {model: of.drop(BIASED).mean() - of[BIASED].mean() for model, of in bpsn.items()}
-    assert below["TF-IDF"] > 0.05 and bpsn["TF-IDF"][BIASED].max() < bpsn["TF-IDF"].drop(BIASED).min()
+    assert (
+        below["TF-IDF"] > 0.05 and bpsn["TF-IDF"][BIASED].max() < bpsn["TF-IDF"].drop(BIASED).min()
+    )
     assert below["LSTM"] < below["TF-IDF"] / 2
 
 
@@ -197,8 +228,13 @@ def test_every_figure_follows_from_the_holdout_predictions(finished):
         table, expected = expected_figures(toxic, frame[model], mentioned)
         assert parts == pytest.approx(expected, abs=1e-9)
         for identity, row in table.iterrows():
-            sizes = {"comments": mentioned[identity].sum(), "toxic": (mentioned[identity] & toxic).sum()}
-            assert report["identities"][model][identity] == pytest.approx(dict(row) | sizes, abs=1e-9)
+            sizes = {
+                "comments": mentioned[identity].sum(),
+                "toxic": (mentioned[identity] & toxic).sum(),
+            }
+            assert report["identities"][model][identity] == pytest.approx(
+                dict(row) | sizes, abs=1e-9
+            )
     for number, (name, scores) in enumerate(report["networks"].items(), 1):
         average = frame[[*report["networks"]][:number]].mean(axis=1)
         for kind, of in {"each network": frame[name], "average of the first": average}.items():
@@ -206,7 +242,11 @@ def test_every_figure_follows_from_the_holdout_predictions(finished):
             assert scores[kind] == pytest.approx(expected, abs=1e-9)
     lowest = pd.DataFrame(report["identities"]["LSTM"]).T
     enough = (lowest["toxic"] >= 10) & (lowest["comments"] - lowest["toxic"] >= 10)
-    aucs = lowest.loc[enough & lowest.index.isin(kernel.IDENTITIES), kernel.BIAS_AUCS].astype(float).min(axis=1)
+    aucs = (
+        lowest.loc[enough & lowest.index.isin(kernel.IDENTITIES), kernel.BIAS_AUCS]
+        .astype(float)
+        .min(axis=1)
+    )
     assert report["worst_identity"] == (aucs.idxmin() if len(aucs) else "none")
 
 
@@ -230,11 +270,19 @@ def test_the_figures_of_labels_and_thresholds_follow_from_the_holdout_prediction
         else:
             assert first["toxic"][flagged].mean() >= float(wanted.rstrip("%")) / 100
         flagged, toxic = second["toxicity score"] >= figures["threshold"], second["toxic"] == 1
-        expected = {"flagged": flagged.mean(), "precision": toxic[flagged].mean(), "found": flagged[toxic].mean()}
+        expected = {
+            "flagged": flagged.mean(),
+            "precision": toxic[flagged].mean(),
+            "found": flagged[toxic].mean(),
+        }
         expected |= {"false_positives": flagged[~toxic].mean(), "threshold": figures["threshold"]}
-        expected |= {f"of {name}": flagged[~toxic & (second[name] == 1)].mean() for name in kernel.IDENTITIES}
+        expected |= {
+            f"of {name}": flagged[~toxic & (second[name] == 1)].mean() for name in kernel.IDENTITIES
+        }
         reported = {name: np.nan if value is None else value for name, value in figures.items()}
-        assert {name: reported[name] for name in expected} == pytest.approx(expected, abs=1e-9, nan_ok=True)
+        assert {name: reported[name] for name in expected} == pytest.approx(
+            expected, abs=1e-9, nan_ok=True
+        )
 
 
 def test_scores_of_the_folder_are_the_shares_of_raters(first_run):
@@ -244,7 +292,9 @@ def test_scores_of_the_folder_are_the_shares_of_raters(first_run):
     frame = read_predictions(first_run[0])
     for label in kernel.LABELS:
         fitted = frame[frame["measured"] == 0]
-        assert fitted[f"{label} score"].mean() == pytest.approx(fitted[f"{label} share"].mean(), abs=5e-4), label
+        assert fitted[f"{label} score"].mean() == pytest.approx(
+            fitted[f"{label} share"].mean(), abs=5e-4
+        ), label
     frame = frame.query("measured == 1")
     error = frame["toxicity score"] - frame["toxicity share"]
     assert abs(error.mean()) < 4 * error.std() / np.sqrt(len(frame))
@@ -259,14 +309,22 @@ def test_the_intervals_follow_from_the_holdout_predictions_and_hold_their_figure
     generator, drawn = np.random.default_rng(int(report["settings"]["seed"])), []
     for _ in range(report["resamples"]):
         rows = generator.integers(len(toxic), size=len(toxic))
-        with_it = [roc_auc_score(toxic[rows[muslim[rows]]], of[rows[muslim[rows]]]) for of in scores]
+        with_it = [
+            roc_auc_score(toxic[rows[muslim[rows]]], of[rows[muslim[rows]]]) for of in scores
+        ]
         gap = equality_gap(scores[0][rows], (muslim & ~toxic)[rows], (~muslim & ~toxic)[rows])
         drawn.append([*(auc(toxic, of, rows) for of in scores), *with_it, gap])
     drawn, ends = np.array(drawn), [0.025, 0.975]
     of_lstm = report["intervals"]["LSTM"]
-    assert of_lstm["all"]["overall_auc"] == pytest.approx([*np.quantile(drawn[:, 0], ends)], abs=1e-9)
-    assert of_lstm["muslim"]["subgroup_auc"] == pytest.approx([*np.quantile(drawn[:, 2], ends)], abs=1e-9)
-    assert of_lstm["muslim"]["negative_aeg"] == pytest.approx([*np.quantile(drawn[:, 4], ends)], abs=1e-9)
+    assert of_lstm["all"]["overall_auc"] == pytest.approx(
+        [*np.quantile(drawn[:, 0], ends)], abs=1e-9
+    )
+    assert of_lstm["muslim"]["subgroup_auc"] == pytest.approx(
+        [*np.quantile(drawn[:, 2], ends)], abs=1e-9
+    )
+    assert of_lstm["muslim"]["negative_aeg"] == pytest.approx(
+        [*np.quantile(drawn[:, 4], ends)], abs=1e-9
+    )
     for model, intervals in report["intervals"].items():
         for identity, figures in report["identities"][model].items():
             for name in kernel.PANELS:
@@ -283,9 +341,13 @@ def test_the_leaderboard_follows_from_the_submissions(finished):
         assert {*of_leaderboard} == {"TF-IDF", "LSTM", *models}
         labelled = pd.read_csv(SAMPLE / f"test_{name}_expanded.csv", dtype={"id": str})
         for model, file in models.items():
-            predictions = pd.read_csv(folder / file, float_precision="round_trip", dtype={"id": str})
+            predictions = pd.read_csv(
+                folder / file, float_precision="round_trip", dtype={"id": str}
+            )
             rows = labelled.merge(predictions, on="id")
-            _, parts = expected_figures(rows["toxicity"] >= 0.5, rows["prediction"], rows[kernel.IDENTITIES] >= 0.5)
+            _, parts = expected_figures(
+                rows["toxicity"] >= 0.5, rows["prediction"], rows[kernel.IDENTITIES] >= 0.5
+            )
             assert of_leaderboard[model] == pytest.approx(parts | {"rows": len(rows)}, abs=1e-9)
     assert [*report["leaderboards"]] == (["public"] if len(models) > 1 else ["public", "private"])
 
@@ -295,7 +357,9 @@ def test_the_folder_gives_the_scores_that_its_thresholds_are_for(first_run):
     folder, _ = first_run
     texts = pd.read_csv(SAMPLE / "train.csv", dtype=str, keep_default_na=False)
     texts, frame = texts.set_index("id")["comment_text"], read_predictions(folder)
-    frame = frame[[len(kernel.cut(texts[id])) <= 220 for id in frame["id"]]].head(200)  # longer ones score in parts
+    frame = frame[[len(kernel.cut(texts[id])) <= 220 for id in frame["id"]]].head(
+        200
+    )  # longer ones score in parts
     for label, scores in kernel.load(folder / "models")([texts[id] for id in frame["id"]]).items():
         assert scores == pytest.approx([*frame[f"{label} score"]], abs=1e-4)
 
@@ -307,11 +371,22 @@ def test_the_model_card_says_what_the_report_does(first_run):
     said = "{:.4f}; TF-IDF with a logistic regression: {:.4f}".format(*finals)
     assert said in card.replace("\n", " ")
     for rule, figures in report["thresholds"].items():
-        cells = next(line for line in card.splitlines() if line.startswith(f"| {rule} |")).strip("| ").split(" | ")
-        expected = [figures[name] for name in ("threshold", "flagged", "precision", "found", "false_positives")]
+        cells = (
+            next(line for line in card.splitlines() if line.startswith(f"| {rule} |"))
+            .strip("| ")
+            .split(" | ")
+        )
+        expected = [
+            figures[name]
+            for name in ("threshold", "flagged", "precision", "found", "false_positives")
+        ]
         assert cells[1:] == ["nan" if value is None else f"{value:.4f}" for value in expected]
     for identity, figures in report["identities"]["LSTM"].items():
-        cells = next(line for line in card.splitlines() if line.startswith(f"| {identity} |")).strip("| ").split(" | ")
+        cells = (
+            next(line for line in card.splitlines() if line.startswith(f"| {identity} |"))
+            .strip("| ")
+            .split(" | ")
+        )
         expected = [f"{figures[name]:.4f}" for name in (*kernel.BIAS_AUCS, *kernel.EQUALITY_GAPS)]
         assert cells[1:] == [str(figures["comments"]), str(figures["toxic"]), *expected]
 
@@ -322,7 +397,10 @@ def test_the_readmes_lines_score_new_text_in_a_fresh_process(first_run, tmp_path
     readme = (kernel.NOTEBOOK.parent / "README.md").read_text(encoding="utf-8")
     lines = re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1]
     lines += "\nimport json, sys; print(json.dumps(score(json.loads(sys.argv[1]))))"
-    command, environment = [sys.executable, "-c", lines, json.dumps(texts)], os.environ | {"PYTHONPATH": "models"}
+    command, environment = (
+        [sys.executable, "-c", lines, json.dumps(texts)],
+        os.environ | {"PYTHONPATH": "models"},
+    )
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     scores = json.loads(done.stdout.splitlines()[-1])
@@ -336,10 +414,14 @@ def test_make_score_writes_the_scores_of_a_csv(first_run, tmp_path):
     command = ["make", "-o", ".venv/installed", "score", f"INPUT={tmp_path / 'my comments.csv'}"]
     command.append(f"VENV_PYTHON={sys.executable}")
     environment = os.environ | {"KERNEL_OUTPUT_DIR": str(folder)}
-    done = subprocess.run(command, cwd=kernel.NOTEBOOK.parent, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=kernel.NOTEBOOK.parent, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     scores = pd.read_csv(folder / "scores.csv", dtype={"id": str}, keep_default_na=False)
-    assert list(scores) == ["id", "comment_text", *kernel.LABELS] and list(scores["id"]) == list(comments["id"])
+    assert list(scores) == ["id", "comment_text", *kernel.LABELS] and list(scores["id"]) == list(
+        comments["id"]
+    )
     expected = kernel.load(folder / "models")(comments["comment_text"])["toxicity"]
     assert list(scores["toxicity"]) == pytest.approx(expected, rel=1e-4)
 
@@ -350,7 +432,9 @@ def test_what_was_pushed_trains_on_the_comments_that_kaggle_attached(pushed_run,
     check_submission(pushed_run, attached / kernel.COMPETITION)
 
 
-def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_submission(killed_run, pushed_run, small):
+def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_submission(
+    killed_run, pushed_run, small
+):
     """Though other models are compared, too, and comments are shown: no network depends on these."""
     check_submission(killed_run / "at kill", small["input_dir"])
     folders = killed_run / "at kill", killed_run, pushed_run
@@ -394,7 +478,9 @@ def test_another_model_joins_the_comparison(killed_run):
     report = json.loads((killed_run / "report.json").read_text())
     assert [*report["scores"]] == ["TF-IDF", "my model", "LSTM"]
     frame = read_predictions(killed_run)
-    texts = pd.read_csv(SAMPLE / "train.csv", dtype=str, keep_default_na=False).set_index("id")["comment_text"]
+    texts = pd.read_csv(SAMPLE / "train.csv", dtype=str, keep_default_na=False).set_index("id")[
+        "comment_text"
+    ]
     assert list(frame["my model"]) == [len(texts[id]) / 1000 for id in frame["id"]]
 
 
@@ -410,7 +496,9 @@ def test_two_workers_on_comments_whose_identities_no_rater_was_asked_about(small
     predictions = read_predictions(tmp_path).set_index("id")
     for identity in ("muslim", "white"):
         terms = set(" ".join(kernel.IDENTITY_TERMS[identity]).split())
-        named = [bool(terms & set(re.findall(r"\w+", texts[id].lower()))) for id in predictions.index]
+        named = [
+            bool(terms & set(re.findall(r"\w+", texts[id].lower()))) for id in predictions.index
+        ]
         assert sum(named) and named == list(predictions[identity] == 1)
     card = (tmp_path / "models" / "README.md").read_text().replace("\n", " ")
     assert "found by these words: male, female" in card

@@ -28,11 +28,40 @@ OF_MODULES = {  # all that may be taken from these, and they may be named for no
     "tempfile": {"TemporaryDirectory"},
     "re": {"compile", "escape", "findall", "fullmatch", "sub", "IGNORECASE"},
 }
-NAMES = {"eval", "exec", "compile", "__import__", "breakpoint", "input", "globals", "locals", "open"}
+NAMES = {
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "breakpoint",
+    "input",
+    "globals",
+    "locals",
+    "open",
+}
 NAMES |= {"__builtins__", "delattr", "setattr"}
 ATTRIBUTES = {  # of whatever
-    *("system", "popen", "fork", "urlopen", "urlretrieve", "get_file", "load_model", "import_module"),
-    *("DataSource", "genfromtxt", "loadtxt", "fromregex", "imread", "eval", "query", "gfile", "dump"),
+    *(
+        "system",
+        "popen",
+        "fork",
+        "urlopen",
+        "urlretrieve",
+        "get_file",
+        "load_model",
+        "import_module",
+    ),
+    *(
+        "DataSource",
+        "genfromtxt",
+        "loadtxt",
+        "fromregex",
+        "imread",
+        "eval",
+        "query",
+        "gfile",
+        "dump",
+    ),
     *("load_library", "load_op_library", "py_function", "numpy_function", "rmtree", "rmdir"),
     *("__dict__", "__globals__", "__subclasses__", "__getattribute__", "__loader__", "__spec__"),
 }

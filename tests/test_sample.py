@@ -19,7 +19,9 @@ COLUMNS = (
 
 @pytest.fixture(scope="module")
 def train():
-    return pd.read_csv(FOLDER / "sample" / "train.csv", keep_default_na=False, na_values={"target": [""]})
+    return pd.read_csv(
+        FOLDER / "sample" / "train.csv", keep_default_na=False, na_values={"target": [""]}
+    )
 
 
 def test_regenerating_the_sample_gives_the_same_bytes(tmp_path):
@@ -32,7 +34,10 @@ def test_regenerating_the_sample_gives_the_same_bytes(tmp_path):
 
 def test_each_test_comment_has_labels_in_one_of_two_files():
     test = pd.read_csv(FOLDER / "sample" / "test.csv", keep_default_na=False)
-    halves = [pd.read_csv(FOLDER / "sample" / f"test_{name}_expanded.csv") for name in ("public", "private")]
+    halves = [
+        pd.read_csv(FOLDER / "sample" / f"test_{name}_expanded.csv")
+        for name in ("public", "private")
+    ]
     assert sorted(pd.concat(halves)["id"]) == sorted(test["id"])
     for half in halves:
         assert {"toxicity", *kernel.IDENTITIES, *kernel.OTHER_IDENTITIES} <= set(half)

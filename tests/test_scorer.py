@@ -20,7 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 
-NUMBERS = {word: number for number, word in enumerate(["the", "cat", "idiot", "!", "do", "n't", "house"], 1)}
+NUMBERS = {
+    word: number
+    for number, word in enumerate(["the", "cat", "idiot", "!", "do", "n't", "house"], 1)
+}
 MAX_TOKENS = 6
 TRAINED_WORDS = (0, 3)  # of each network
 CALIBRATIONS = [  # of the best network, and of both
@@ -33,7 +36,16 @@ TEXTS = {  # with their tokens: 8 stands for any word that is not numbered
     "": [8],
     "the the the the the the cat": [1, 1, 1, 2],  # runs are shortened
     "Idiot HOUSE": [3, 7],  # other spellings
-    "the cat idiot ! the idiot ! cat": [1, 2, 3, 4, 1, 3, 4, 2],  # more than the six tokens that networks read
+    "the cat idiot ! the idiot ! cat": [
+        1,
+        2,
+        3,
+        4,
+        1,
+        3,
+        4,
+        2,
+    ],  # more than the six tokens that networks read
 }
 
 
@@ -67,9 +79,16 @@ def save(folder, networks, **changed):
     shares = pd.DataFrame(0.5, index=[0], columns=kernel.LABELS)
     names = vars(kernel) | {"run": "0123abcdef", "best_first": ["model_2", "model_1"]}
     names |= {"models_dir": folder, "vectors_path": folder / "vectors_0123abcd.npy"}
-    names |= {"scorer_path": folder / "toxicity.py", "settings": SimpleNamespace(max_tokens=MAX_TOKENS)}
+    names |= {
+        "scorer_path": folder / "toxicity.py",
+        "settings": SimpleNamespace(max_tokens=MAX_TOKENS),
+    }
     names |= {"scales": scales, "numbers": NUMBERS, "whole_words": ["x-y"], "label_shares": shares}
-    names |= {"calibrations": CALIBRATIONS, "time": SimpleNamespace(monotonic=lambda: 0), "patience": 1}
+    names |= {
+        "calibrations": CALIBRATIONS,
+        "time": SimpleNamespace(monotonic=lambda: 0),
+        "patience": 1,
+    }
     kernel.run_cell(kernel.number_of_cell("names_of_labels = "), names | changed)
     return folder
 
@@ -90,7 +109,9 @@ def test_scores_are_those_of_keras(networks, folder):
     score = kernel.load(folder)([*TEXTS])
     assert [*score] == kernel.LABELS
     for place, tokens in enumerate(TEXTS.values()):
-        pieces = [tokens[:MAX_TOKENS], tokens[-MAX_TOKENS:]] if len(tokens) > MAX_TOKENS else [tokens]
+        pieces = (
+            [tokens[:MAX_TOKENS], tokens[-MAX_TOKENS:]] if len(tokens) > MAX_TOKENS else [tokens]
+        )
         if len(tokens) > MAX_TOKENS:  # pieces overlap by half: from 0 and from the last six
             assert len(tokens) - MAX_TOKENS < MAX_TOKENS / 2
         expected = np.max([expected_scores(networks[2], piece) for piece in pieces], axis=0)
@@ -134,7 +155,16 @@ def test_a_text_gives_numbers_and_a_list_gives_lists(folder):
 
 
 @pytest.mark.parametrize(
-    "texts", [None, 3, [None], ["a", float("nan")], [b"a"], pd.DataFrame({"comment_text": ["a"]}), np.array([["a"]])]
+    "texts",
+    [
+        None,
+        3,
+        [None],
+        ["a", float("nan")],
+        [b"a"],
+        pd.DataFrame({"comment_text": ["a"]}),
+        np.array([["a"]]),
+    ],
 )
 def test_what_is_no_text_is_refused(folder, texts):
     with pytest.raises(TypeError):
@@ -145,7 +175,9 @@ def test_labels_that_no_rater_was_asked_about_are_left_out(networks, tmp_path):
     shares = pd.DataFrame(np.nan, index=[0], columns=kernel.LABELS).assign(toxicity=0.5, threat=0.5)
     score = kernel.load(save(tmp_path, networks, label_shares=shares))
     assert [*score("the cat")] == ["toxicity", "threat"]
-    assert score("the cat")["threat"] == pytest.approx(expected_scores(networks[2], [1, 2])[5], abs=1e-5)
+    assert score("the cat")["threat"] == pytest.approx(
+        expected_scores(networks[2], [1, 2])[5], abs=1e-5
+    )
 
 
 @given(length=st.integers(1, 60), size=st.integers(4, 20))
@@ -175,7 +207,9 @@ def test_calibration_keeps_the_order_and_stays_within_0_and_1(scores, a, b):
 def test_calibration_is_a_line_on_the_logits():
     scores = np.random.default_rng(0).uniform(0.01, 0.99, (20, 2))
     assert kernel.calibrate(scores, [[1, 0], [1, 0]]) == pytest.approx(scores, abs=1e-9)
-    assert kernel.calibrate(scores, [[2, 1], [0.5, -3]])[:, 1] == pytest.approx(expit(0.5 * logit(scores[:, 1]) - 3))
+    assert kernel.calibrate(scores, [[2, 1], [0.5, -3]])[:, 1] == pytest.approx(
+        expit(0.5 * logit(scores[:, 1]) - 3)
+    )
 
 
 def test_explain_leaves_out_each_word_in_turn(folder):
@@ -198,7 +232,9 @@ def test_a_folder_that_is_not_whole_is_refused(folder, tmp_path, name, fault):
     (tmp_path / name).unlink()
     if fault == "cut off":
         (tmp_path / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path} is not the whole folder of one run")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"{tmp_path} is not the whole folder of one run")
+    ):
         kernel.load(tmp_path)
 
 
@@ -215,7 +251,11 @@ def run_python(place, *arguments, **options):
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(place / "packages")}
     options = {"text": True} | options
     return subprocess.run(
-        [sys.executable, "-S", *arguments], cwd=place, env=environment, capture_output=True, **options
+        [sys.executable, "-S", *arguments],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        **options,
     )
 
 
@@ -248,21 +288,48 @@ def test_the_folder_works_in_an_empty_place_with_numpy_alone(folder, elsewhere):
     for label, values in kernel.load(folder)([*TEXTS]).items():
         assert scores[label] == pytest.approx(values, abs=1e-5)
     assert sorted(word for word, _ in falls) == ["an", "idiot"]
-    assert {name.split(".")[0] for name in modules} - sys.stdlib_module_names <= {"numpy", "toxicity", "__main__"}
+    assert {name.split(".")[0] for name in modules} - sys.stdlib_module_names <= {
+        "numpy",
+        "toxicity",
+        "__main__",
+    }
 
 
 def test_toxicity_py_is_made_of_the_marked_cells(folder):
     source = (folder / "toxicity.py").read_text(encoding="utf-8")
     defined = {node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     assert defined == {
-        *("csv_rows", "token_pattern", "cut", "spellings", "best_spelling", "number_of", "calibrate"),
-        *("sigmoid", "dense", "recurrent", "scores_of", "load", "cut_up", "explain", "main", "score_csv"),
+        *(
+            "csv_rows",
+            "token_pattern",
+            "cut",
+            "spellings",
+            "best_spelling",
+            "number_of",
+            "calibrate",
+        ),
+        *(
+            "sigmoid",
+            "dense",
+            "recurrent",
+            "scores_of",
+            "load",
+            "cut_up",
+            "explain",
+            "main",
+            "score_csv",
+        ),
     }
     assert "keras" not in source.replace("Keras' LSTM", "").lower() and "tensorflow" not in source
     assert ast.get_docstring(ast.parse(source))
 
 
-ROWS = [["id", "comment_text", "a note"], ["007", 'the "cat",\nidiot', "é"], ["8", "", ""], ["9", "idiot !", "x,y"]]
+ROWS = [
+    ["id", "comment_text", "a note"],
+    ["007", 'the "cat",\nidiot', "é"],
+    ["8", "", ""],
+    ["9", "idiot !", "x,y"],
+]
 ROWS += [["10", "the\rcat\r\n!", "a\rb"]]
 
 
@@ -276,7 +343,9 @@ def as_csv(rows):
 def test_a_csv_comes_back_with_its_columns_and_the_scores(folder, elsewhere, way):
     (elsewhere / "comments.csv").write_bytes(("\ufeff" + as_csv(ROWS)).encode())
     arguments = ["models/toxicity.py"] + (["comments.csv"] if way == "file" else [])
-    done = run_python(elsewhere, *arguments, text=False, input=None if way == "file" else as_csv(ROWS).encode())
+    done = run_python(
+        elsewhere, *arguments, text=False, input=None if way == "file" else as_csv(ROWS).encode()
+    )
     assert done.returncode == 0, done.stderr
     header, *rows = csv.reader(io.StringIO(done.stdout.decode(), newline=""))
     assert header == ROWS[0] + kernel.LABELS
@@ -292,7 +361,9 @@ def shell(folder, tmp_path, monkeypatch, capsysbinary):
 
     def run(text, *arguments):
         (tmp_path / "comments.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
-        monkeypatch.setattr(sys, "argv", ["toxicity.py", str(tmp_path / "comments.csv"), *arguments])
+        monkeypatch.setattr(
+            sys, "argv", ["toxicity.py", str(tmp_path / "comments.csv"), *arguments]
+        )
         monkeypatch.setattr(kernel, "__file__", str(folder / "toxicity.py"))
         kernel.main()
         return capsysbinary.readouterr().out.decode()
@@ -306,7 +377,10 @@ def shell(folder, tmp_path, monkeypatch, capsysbinary):
         ("id,text\n1,a\n", "one column must be comment_text (--column)"),
         ("comment_text,comment_text\n1,a\n", "one column must be comment_text"),
         ("", "one column must be comment_text"),
-        ("comment_text,insult\na,0\n", "and none toxicity, severe_toxicity, obscene, identity_attack, insult"),
+        (
+            "comment_text,insult\na,0\n",
+            "and none toxicity, severe_toxicity, obscene, identity_attack, insult",
+        ),
         ("id,comment_text\n1,a\n2\n", "line 3: 1 fields, the header has 2"),
         ("id,comment_text\n" + "1,a\n" * 2000 + "2,b,c\n", "line 2002: 3 fields, the header has 2"),
         ('id,comment_text\n1,"a\n', "line 2: unexpected end of data"),
@@ -322,9 +396,13 @@ def test_what_is_wrong_with_a_csv_is_said_in_one_line(shell, text, fault):
 
 def test_a_csv_of_any_length_is_scored_in_parts_and_nothing_is_lost(folder, shell):
     texts = [" ".join([*NUMBERS][: 1 + number % 5]) for number in range(2345)]
-    frame = pd.read_csv(io.StringIO(shell(as_csv([["text"], *([text] for text in texts)]), "--column", "text")))
+    frame = pd.read_csv(
+        io.StringIO(shell(as_csv([["text"], *([text] for text in texts)]), "--column", "text"))
+    )
     assert list(frame["text"]) == texts
-    assert list(frame["toxicity"]) == pytest.approx(kernel.load(folder)(texts)["toxicity"], rel=1e-4)
+    assert list(frame["toxicity"]) == pytest.approx(
+        kernel.load(folder)(texts)["toxicity"], rel=1e-4
+    )
 
 
 def test_lines_may_end_as_on_windows(shell):

@@ -138,13 +138,20 @@ def test_a_listed_term_with_a_hyphen_is_a_word_that_is_swapped(folder, tmp_path,
         train.loc[:3, "comment_text"] = comments
         return train
 
-    lists = "".join(next(c["source"] for c in kernel.CELLS if "IDENTITY_TERMS = {" in "".join(c["source"])))
-    changed = lists.replace('"muslim islamic"', '"muslim anglo-saxon"').replace("jewish jew", "jewish")
+    lists = "".join(
+        next(c["source"] for c in kernel.CELLS if "IDENTITY_TERMS = {" in "".join(c["source"]))
+    )
+    changed = lists.replace('"muslim islamic"', '"muslim anglo-saxon"').replace(
+        "jewish jew", "jewish"
+    )
     cells = [c | {"source": changed} if "".join(c["source"]) == lists else c for c in kernel.CELLS]
     monkeypatch.setattr(kernel, "CELLS", cells)
     names = read(changed_copy(folder, tmp_path, change))
     number = names["numbers"]["anglo-saxon"]
-    rows = [names["tokens"][start:end] for start, end in zip(names["offsets"], names["offsets"][1:4], strict=False)]
+    rows = [
+        names["tokens"][start:end]
+        for start, end in zip(names["offsets"], names["offsets"][1:4], strict=False)
+    ]
     assert [np.count_nonzero(row == number) for row in rows[:2]] == [1, 1]
     assert names["identity_terms"][0][0][number] and "whole_words" in names
     assert len(rows[0]) == len("An Anglo-Saxon well - known to anglo - saxons".split())
@@ -172,7 +179,10 @@ def test_of_comments_beyond_dispute_an_epoch_draws_two_for_each_other_one(folder
         return train
 
     names = read(changed_copy(folder, tmp_path, change))
-    targets, drawn = names["train"]["target"].to_numpy(), names["data"].draw_rows(np.random.default_rng(0))
+    targets, drawn = (
+        names["train"]["target"].to_numpy(),
+        names["data"].draw_rows(np.random.default_rng(0)),
+    )
     disputed = np.count_nonzero(targets[names["fit_rows"]])
     assert np.count_nonzero(targets[drawn]) == disputed
     assert np.count_nonzero(targets[drawn] == 0) == 2 * disputed

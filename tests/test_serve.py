@@ -28,7 +28,9 @@ from test_scorer import folder, networks  # noqa: F401 (fixtures)
 
 ROOT = Path(__file__).parents[1]
 ANALYZE, SUGGEST = "/v1alpha1/comments:analyze", "/v1alpha1/comments:suggestscore"
-EXAMPLE = "What kind of idiot name is foo? Sorry, I like your name."  # the reference's, with its spans
+EXAMPLE = (
+    "What kind of idiot name is foo? Sorry, I like your name."  # the reference's, with its spans
+)
 LABELS = {  # as README says
     "TOXICITY": "toxicity",
     "SEVERE_TOXICITY": "severe_toxicity",
@@ -47,7 +49,9 @@ class Server:
         self.log = place / "log"
         command = [sys.executable, ROOT / "serve.py", models, "--port", "0", *options]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=place)
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=place
+            )
         self.address = self.process.stdout.readline().strip()
         self.port = int(self.address.rpartition(":")[2])
 
@@ -84,7 +88,10 @@ def score(folder):  # noqa: F811
 
 
 def request(text, *attributes, **others):
-    return {"comment": {"text": text}, "requestedAttributes": dict.fromkeys(attributes or ["TOXICITY"], {})} | others
+    return {
+        "comment": {"text": text},
+        "requestedAttributes": dict.fromkeys(attributes or ["TOXICITY"], {}),
+    } | others
 
 
 def raw(body, length=None):
@@ -107,23 +114,43 @@ def is_refused(answer, code, error_type="INVALID_REQUEST", status="INVALID_ARGUM
 
 
 def test_the_example_of_the_reference(server, score):
-    status, answer = server.ask(request(EXAMPLE, "TOXICITY", languages=["en"], spanAnnotations=True))
+    status, answer = server.ask(
+        request(EXAMPLE, "TOXICITY", languages=["en"], spanAnnotations=True)
+    )
     toxicity = answer["attributeScores"]["TOXICITY"]
-    assert (status, answer["languages"], [*answer["attributeScores"]]) == (200, ["en"], ["TOXICITY"])
-    assert toxicity["summaryScore"] == {"value": pytest.approx(score(EXAMPLE)["toxicity"]), "type": "PROBABILITY"}
+    assert (status, answer["languages"], [*answer["attributeScores"]]) == (
+        200,
+        ["en"],
+        ["TOXICITY"],
+    )
+    assert toxicity["summaryScore"] == {
+        "value": pytest.approx(score(EXAMPLE)["toxicity"]),
+        "type": "PROBABILITY",
+    }
     spans = [(span["begin"], span["end"]) for span in toxicity["spanScores"]]
     assert spans == [(0, 31), (32, 56)]
     for begin, end in spans:
         value = score(EXAMPLE[begin:end])["toxicity"]
-        assert toxicity["spanScores"].pop(0)["score"] == {"value": pytest.approx(value), "type": "PROBABILITY"}
+        assert toxicity["spanScores"].pop(0)["score"] == {
+            "value": pytest.approx(value),
+            "type": "PROBABILITY",
+        }
 
 
 def test_every_attribute_is_the_label_of_its_name(server, score):
     names = {name: label for name, label in LABELS.items()}
-    names |= {f"{name}_EXPERIMENTAL": label for name, label in LABELS.items() if name != "SEXUALLY_EXPLICIT"}
+    names |= {
+        f"{name}_EXPERIMENTAL": label
+        for name, label in LABELS.items()
+        if name != "SEXUALLY_EXPLICIT"
+    }
     _, answer = server.ask(request("the idiot cat!", *names))
-    shares = {name: each["summaryScore"]["value"] for name, each in answer["attributeScores"].items()}
-    assert shares == pytest.approx({name: score("the idiot cat!")[label] for name, label in names.items()})
+    shares = {
+        name: each["summaryScore"]["value"] for name, each in answer["attributeScores"].items()
+    }
+    assert shares == pytest.approx(
+        {name: score("the idiot cat!")[label] for name, label in names.items()}
+    )
     assert len(set(shares.values())) == 7
     assert {*server.ask(None, "/healthz", "GET")[1]["attributes"]} == {*names}
 
@@ -145,7 +172,9 @@ def test_without_spans_the_whole_comment_is_the_span(server):
 )
 def test_spans_are_sentences_in_units_of_utf16(server, text, spans):
     _, answer = server.ask(request(text, spanAnnotations=True))
-    assert [(each["begin"], each["end"]) for each in answer["attributeScores"]["TOXICITY"]["spanScores"]] == spans
+    assert [
+        (each["begin"], each["end"]) for each in answer["attributeScores"]["TOXICITY"]["spanScores"]
+    ] == spans
 
 
 def test_tags_of_html_are_not_scored_and_keep_their_place(server, score):
@@ -153,7 +182,9 @@ def test_tags_of_html_are_not_scored_and_keep_their_place(server, score):
     asked = request(text, spanAnnotations=True)
     asked["comment"]["type"] = "HTML"
     toxicity = server.ask(asked)[1]["attributeScores"]["TOXICITY"]
-    assert toxicity["summaryScore"]["value"] == pytest.approx(score("the cat. the house")["toxicity"])
+    assert toxicity["summaryScore"]["value"] == pytest.approx(
+        score("the cat. the house")["toxicity"]
+    )
     places = [text[each["begin"] : each["end"]] for each in toxicity["spanScores"]]
     assert places[0].startswith("the cat.") and places[-1].startswith("the house")
     plain = server.ask(request(text))[1]["attributeScores"]["TOXICITY"]["summaryScore"]["value"]
@@ -163,7 +194,10 @@ def test_tags_of_html_are_not_scored_and_keep_their_place(server, score):
 def test_what_lies_below_its_threshold_is_left_out(server, score):
     share = score("the cat")["toxicity"]
     asked = request("the cat", "TOXICITY", "INSULT")
-    asked["requestedAttributes"]["TOXICITY"] = {"scoreType": "PROBABILITY", "scoreThreshold": share + 1e-6}
+    asked["requestedAttributes"]["TOXICITY"] = {
+        "scoreType": "PROBABILITY",
+        "scoreThreshold": share + 1e-6,
+    }
     assert [*server.ask(asked)[1]["attributeScores"]] == ["INSULT"]
     asked["requestedAttributes"]["TOXICITY"]["scoreThreshold"] = share - 1e-6
     assert [*server.ask(asked)[1]["attributeScores"]] == ["TOXICITY", "INSULT"]
@@ -172,13 +206,22 @@ def test_what_lies_below_its_threshold_is_left_out(server, score):
 
 
 def test_fields_that_do_not_matter_are_accepted_and_the_token_comes_back(server):
-    others = {"context": {"entries": [{"text": "x"}]}, "doNotStore": True, "sessionId": "1", "communityId": "c"}
-    status, answer = server.ask(request("the cat", languages=["en-GB"], clientToken="a token", **others))
+    others = {
+        "context": {"entries": [{"text": "x"}]},
+        "doNotStore": True,
+        "sessionId": "1",
+        "communityId": "c",
+    }
+    status, answer = server.ask(
+        request("the cat", languages=["en-GB"], clientToken="a token", **others)
+    )
     assert (status, answer["clientToken"], answer["languages"]) == (200, "a token", ["en-GB"])
     assert server.ask(request("the cat", languages="en", spanAnnotations=None))[1]["languages"] == [
         "en"
     ]  # as R sends it
-    assert server.ask({"comment": {"text": "a"}, "requestedAttributes": {"THREAT": None}})[1]["attributeScores"]
+    assert server.ask({"comment": {"text": "a"}, "requestedAttributes": {"THREAT": None}})[1][
+        "attributeScores"
+    ]
 
 
 def test_errors_are_those_of_perspective(server):
@@ -187,7 +230,10 @@ def test_errors_are_those_of_perspective(server):
     is_refused(server.ask({"comment": {"text": "<b></b>", "type": "HTML"}}), 400, "COMMENT_EMPTY")
     is_refused(server.ask({"comment": {"text": "a"}}), 400, "NO_REQUESTED_ATTRIBUTES")
     message = is_refused(server.ask(request("a", "FLIRTATION")), 400)
-    assert message.startswith("Unknown requested attribute: FLIRTATION") and "SEXUALLY_EXPLICIT" in message
+    assert (
+        message.startswith("Unknown requested attribute: FLIRTATION")
+        and "SEXUALLY_EXPLICIT" in message
+    )
     refused = server.ask(request("a", "INSULT", languages=["und"]))
     message = is_refused(refused, 400, "LANGUAGE_NOT_SUPPORTED_BY_ATTRIBUTE")
     assert message == "Attribute INSULT does not support request languages: und"
@@ -221,7 +267,9 @@ def test_a_comment_has_at_most_20480_bytes(server, letter):
         b'{"comment": {"text": "a"}, "requestedAttributes": {"TOXICITY": {"scoreThreshold": "high"}}}',
         b'{"comment": {"text": "a"}, "requestedAttributes": {"TOXICITY": "x"}}',
         b'{"comment": {"text": "a"}, "requestedAttributes": {"TOXICITY": {}}, "languages": [5]}',
-        b'{"comment": {"text": "a"}, "requestedAttributes": {"TOXICITY": {}}, "n": ' + b"9" * 5000 + b"}",
+        b'{"comment": {"text": "a"}, "requestedAttributes": {"TOXICITY": {}}, "n": '
+        + b"9" * 5000
+        + b"}",
     ],
     ids=range(19),
 )
@@ -233,7 +281,9 @@ def test_a_body_of_another_form_is_refused(server, body, path):
 def test_a_hundred_thousand_attributes_are_answered_in_few_bytes(server):
     status, answer = server.ask(request("a", *(f"A{n}" for n in range(70_000))))
     assert len(is_refused((status, answer), 400)) < 500
-    is_refused(server.ask(request("a", *(f"A{n}" for n in range(100_000)))), 413)  # more than a megabyte
+    is_refused(
+        server.ask(request("a", *(f"A{n}" for n in range(100_000)))), 413
+    )  # more than a megabyte
 
 
 def test_a_body_of_more_than_a_megabyte_is_refused_unread(server):
@@ -252,19 +302,27 @@ def test_http_without_a_length_and_what_is_no_http(server):
         is_refused((int(answer.split()[1]), json.loads(body)), 400)
     content = json.dumps(request("the cat")).encode()
     chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content)
-    assert b"attributeScores" in all_of(server.socket(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk))
+    assert b"attributeScores" in all_of(
+        server.socket(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk)
+    )
 
 
 def test_other_places_and_methods(server):
-    assert ANALYZE in is_refused(server.ask(None, "/v1alpha1/comments", "GET"), 404, status="NOT_FOUND")
+    assert ANALYZE in is_refused(
+        server.ask(None, "/v1alpha1/comments", "GET"), 404, status="NOT_FOUND"
+    )
     for path, method in ((ANALYZE, "GET"), ("/healthz", "POST"), (SUGGEST, "PUT")):
-        is_refused(server.ask({} if method != "GET" else None, path, method), 405, status="UNIMPLEMENTED")
+        is_refused(
+            server.ask({} if method != "GET" else None, path, method), 405, status="UNIMPLEMENTED"
+        )
     assert server.ask(None, "/healthz", "GET")[0] == 200
 
 
 def test_suggestions_are_kept_where_a_file_is_named_and_nowhere_else(server, folder, tmp_path):  # noqa: F811
     suggested = {  # the reference's example
-        "comment": {"text": "I guess it comes down a simple choice: Get busy living, or get busy dying."},
+        "comment": {
+            "text": "I guess it comes down a simple choice: Get busy living, or get busy dying."
+        },
         "attributeScores": {"TOXICITY": {"summaryScore": {"value": 0}}},
         "communityId": "/forum/movies",
         "clientToken": "comment-53922",
@@ -292,7 +350,9 @@ def test_googles_client_by_its_address_alone(server, score):
     for name in ("TOXICITY", "THREAT"):
         share = answer["attributeScores"][name]["summaryScore"]["value"]
         assert share == pytest.approx(score(EXAMPLE)[name.lower()])
-    assert client.comments().suggestscore(body=request("a", clientToken="t")).execute() == {"clientToken": "t"}
+    assert client.comments().suggestscore(body=request("a", clientToken="t")).execute() == {
+        "clientToken": "t"
+    }
     with pytest.raises(googleapiclient.errors.HttpError, match="COMMENT_EMPTY") as error:
         client.comments().analyze(body=request("")).execute()
     assert error.value.resp.status == 400 and error.value.reason == "Comment must be non-empty."
@@ -300,11 +360,15 @@ def test_googles_client_by_its_address_alone(server, score):
 
 def test_pypis_perspectiveapi_by_its_address_alone(server, score, monkeypatch):
     def post(client, url, **others):
-        return client.request("POST", url.replace("https://commentanalyzer.googleapis.com", server.address), **others)
+        return client.request(
+            "POST", url.replace("https://commentanalyzer.googleapis.com", server.address), **others
+        )
 
     monkeypatch.setattr(perspective.blocking.Client, "post", post)
     attributes = perspective.blocking.Attribute
-    scores = perspective.blocking.Perspective("a key").score(EXAMPLE, [attributes.INSULT, attributes.SEXUALLY_EXPLICIT])
+    scores = perspective.blocking.Perspective("a key").score(
+        EXAMPLE, [attributes.INSULT, attributes.SEXUALLY_EXPLICIT]
+    )
     expected = score(EXAMPLE)
     assert scores.insult == pytest.approx(expected["insult"])
     assert scores.sexually_explicit == pytest.approx(expected["sexual_explicit"])
@@ -318,7 +382,9 @@ def test_the_address_that_a_proxy_tells(server):
 
 
 def test_side_by_side_each_gets_its_own_answer_and_memory_stays(server, score):
-    texts = [" ".join(words) for words in itertools.permutations(["the", "cat!", "idiot", "house"], 3)]
+    texts = [
+        " ".join(words) for words in itertools.permutations(["the", "cat!", "idiot", "house"], 3)
+    ]
     texts += [f"{text} " * 20 for text in texts[:4]]
     expected = dict(zip(texts, score(texts)["toxicity"], strict=True))
 
@@ -360,7 +426,9 @@ def test_what_was_begun_is_answered_after_sigterm(folder, tmp_path):  # noqa: F8
     begun = [server.socket(raw(long)) for _ in range(8)]
     assert server.ask(request("a"))[0] == 200  # so that all of these have been read
     server.process.send_signal(signal.SIGTERM)
-    clients = [threading.Thread(target=lambda each=each: answers.append(all_of(each))) for each in begun]
+    clients = [
+        threading.Thread(target=lambda each=each: answers.append(all_of(each))) for each in begun
+    ]
     for client in clients:
         client.start()
     for _ in range(600):  # it lets nobody in any more, and waits
@@ -376,7 +444,9 @@ def test_what_was_begun_is_answered_after_sigterm(folder, tmp_path):  # noqa: F8
         assert b'"attributeScores"' in all_of(half)  # and the connection is closed
     for client in clients:
         client.join()
-    assert [answer.startswith(b"HTTP/1.1 200") and b"summaryScore" in answer for answer in answers] == [True] * 8
+    assert [
+        answer.startswith(b"HTTP/1.1 200") and b"summaryScore" in answer for answer in answers
+    ] == [True] * 8
     assert server.process.wait(60) == 0
 
 
@@ -402,13 +472,20 @@ def test_the_application_is_wsgi(folder, monkeypatch):  # noqa: F811
 
     from serve import Application
 
-    environ, told = {"PATH_INFO": "/healthz", "SCRIPT_NAME": "", "QUERY_STRING": ""}, SimpleNamespace()
+    environ, told = (
+        {"PATH_INFO": "/healthz", "SCRIPT_NAME": "", "QUERY_STRING": ""},
+        SimpleNamespace(),
+    )
     setup_testing_defaults(environ)
-    answer = validator(Application(folder))(environ, lambda status, headers, *_: vars(told).update(status=status))
+    answer = validator(Application(folder))(
+        environ, lambda status, headers, *_: vars(told).update(status=status)
+    )
     assert told.status == "200 OK" and json.loads(b"".join(answer))["status"] == "ok"
     answer.close()
 
 
 def test_it_is_short():
     assert len((ROOT / "serve.py").read_text().splitlines()) <= 150
-    assert re.search(r"^# make serve .*\bPerspective\b", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert re.search(
+        r"^# make serve .*\bPerspective\b", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )

@@ -364,7 +364,9 @@ def test_the_holdout_decides_whose_scores_are_submitted(tmp_path):
     ensemble.add({"model_1": learned_scores(ensemble, False)})
     assert ensemble.submitted == "TF-IDF" and [*ensemble.scores] == ["model_1"]
     assert (submission_in(tmp_path) == ensemble.baseline_scores[len(HOLDOUT_ROWS) :]).all()
-    ensemble.add({"model_2": learned_scores(ensemble, True), "model_3": learned_scores(ensemble, True)})
+    ensemble.add(
+        {"model_2": learned_scores(ensemble, True), "model_3": learned_scores(ensemble, True)}
+    )
     assert ensemble.submitted == "LSTM"
     assert submission_in(tmp_path) == pytest.approx(ensemble.mean_scores()[len(HOLDOUT_ROWS) :, 0])
 
@@ -412,7 +414,9 @@ def test_networks_after_the_first_learn_the_test_comments_and_never_the_holdout(
     subtypes[:, [0, 2]] = np.nan
     ensemble = make_ensemble(tmp_path, data=kernel.replace(DATA, subtypes=subtypes))
     _, first = kernel.build(ensemble, 0, make_pretrained())
-    ensemble.add({name: learned_scores(ensemble, name == "model_1") for name in ("model_1", "model_2")})
+    ensemble.add(
+        {name: learned_scores(ensemble, name == "model_1") for name in ("model_1", "model_2")}
+    )
     _, later = kernel.build(ensemble, 2, make_pretrained())
     drawn = [{*data.draw_rows(np.random.default_rng(0))} for data in (first, later)]
     assert drawn == [{*FIT_ROWS}, {*FIT_ROWS, *TEST_ROWS}]
@@ -443,7 +447,9 @@ def train_for(steps):
 
 
 @pytest.mark.parametrize("steps, counts", [(1, False), (25, False), (26, True), (52, True)])
-def test_a_network_that_was_ended_before_an_epoch_does_not_count(tmp_path, monkeypatch, steps, counts):
+def test_a_network_that_was_ended_before_an_epoch_does_not_count(
+    tmp_path, monkeypatch, steps, counts
+):
     monkeypatch.setattr(kernel, "train_model", train_for(steps))
     if counts:
         assert learn(tmp_path) == [0.5, 0.25]
@@ -468,7 +474,9 @@ def test_a_network_that_was_told_to_stop_does_not_count(tmp_path, monkeypatch, r
 
 def test_a_deadline_leaves_time_to_score(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(kernel, "Schedule", lambda *of: seen.append(of) or SimpleNamespace(steps=99))
+    monkeypatch.setattr(
+        kernel, "Schedule", lambda *of: seen.append(of) or SimpleNamespace(steps=99)
+    )
     monkeypatch.setattr(kernel, "train_model", lambda *_: [0.5])
     learn(tmp_path, deadline=77)
     rows = len(HOLDOUT_ROWS) + len(TEST_ROWS)
@@ -542,7 +550,9 @@ LIMITS = [(-1, 0), (0, 1), (100, 1), (159, 1), (161, 2), (259, 2), (261, 3), (UN
 
 
 @pytest.mark.parametrize(("deadline", "networks"), LIMITS)
-def test_another_is_begun_while_most_of_one_still_fits(tmp_path, clock, monkeypatch, deadline, networks):
+def test_another_is_begun_while_most_of_one_still_fits(
+    tmp_path, clock, monkeypatch, deadline, networks
+):
     assert trained_networks(tmp_path, clock, monkeypatch, 100, deadline) == networks
 
 
@@ -551,7 +561,11 @@ def run_training_cell(folder, train_network, devices=("cpu:0", "cpu:0"), **chang
     ensemble = make_ensemble(folder, models=4)
     names = vars(kernel) | {"train_network": train_network, "ensemble": ensemble, "end": 20.0}
     names["train_networks"] = type(kernel.train_networks)(kernel.train_networks.__code__, names)
-    names |= {"settings": ensemble.settings, "devices": devices, "pretrained": [None] * len(devices)}
+    names |= {
+        "settings": ensemble.settings,
+        "devices": devices,
+        "pretrained": [None] * len(devices),
+    }
     names |= {"taken_over": {}, "submitted": "TF-IDF", "time_limit": 20.0} | changed
     for text in ("threading.Thread(", "No network counts"):
         kernel.run_cell(kernel.number_of_cell(text), names)
@@ -637,7 +651,9 @@ def test_when_no_network_counts_the_run_says_so_and_ends_well(tmp_path, submitte
 # --- the same command again ---
 
 
-def test_networks_of_the_same_run_are_taken_over_and_give_the_same_submission(two_networks, tmp_path):
+def test_networks_of_the_same_run_are_taken_over_and_give_the_same_submission(
+    two_networks, tmp_path
+):
     folder, ensemble = two_networks
     again = make_ensemble(tmp_path)
     again.add(kernel.saved_networks(folder / "models", RUN, 9))
@@ -707,7 +723,12 @@ def test_networks_of_another_run_are_not_taken_over(tmp_path, changed):
 
 
 def test_networks_of_a_run_that_compares_shows_or_averages_otherwise_are_taken_over(tmp_path):
-    others = {"compare_files": (tmp_path,), "show_comments": True, "output_dir": tmp_path, "models": 9}
+    others = {
+        "compare_files": (tmp_path,),
+        "show_comments": True,
+        "output_dir": tmp_path,
+        "models": 9,
+    }
     assert run_of(tmp_path, settings=kernel.Settings(**others)) == run_of(tmp_path)
 
 

@@ -88,7 +88,9 @@ def main(workers, precision, networks, output):
         toxic=data.toxicity[:, 0],
         seen=seen,
         peaks=peaks[::2],  # each network's, and not the submission's
-        dtypes=[str(array.dtype) for of in saved.values() for key, array in of.items() if "/" in key],
+        dtypes=[
+            str(array.dtype) for of in saved.values() for key, array in of.items() if "/" in key
+        ],
     )
 
 
