@@ -41,8 +41,9 @@ test-parts:
 score: $(VENV)/installed
 	@test -n "$$INPUT" || { echo 'make score INPUT=comments.csv scores the comments of that file' >&2; exit 1; }
 	@test -f $(OUTPUT)/models/models.json || { echo 'There are no models yet: make run' >&2; exit 1; }
-	@$(VENV_PYTHON) $(OUTPUT)/models/toxicity.py "$$INPUT" > $(OUTPUT)/scores.csv.part
-	@mv $(OUTPUT)/scores.csv.part $(OUTPUT)/scores.csv; echo $(OUTPUT)/scores.csv
+	@part=$(OUTPUT)/scores.csv.part; trap 'rm -f "$$part"' EXIT; \
+		$(VENV_PYTHON) $(OUTPUT)/models/toxicity.py "$$INPUT" > "$$part" && mv "$$part" $(OUTPUT)/scores.csv
+	@echo $(OUTPUT)/scores.csv
 
 serve: $(VENV)/installed
 	@test -f $(OUTPUT)/models/models.json || { echo 'There are no models yet: make run' >&2; exit 1; }
@@ -54,15 +55,15 @@ html: $(VENV)/installed
 		--TemplateExporter.template_file=page.html.j2 $(OUTPUT)/kernel.executed.ipynb --output kernel.html
 
 outputs: $(VENV)/installed
-	rm -f models/model_*.npz  # what an earlier run trained is not taken over
-	$(DEFAULT_SETTINGS) $(VENV_PYTHON) -c "import nbclient, nbformat; notebook = nbformat.read('kernel.ipynb', 4); \
-		nbclient.NotebookClient(notebook, record_timing=False, coalesce_streams=True).execute(); nbformat.write(notebook, 'kernel.ipynb')"
+	$(DEFAULT_SETTINGS) $(VENV_PYTHON) tests/store_outputs.py
 
 test-latest:
 	$(MAKE) test VENV=.venv-latest
 
 # all but .venv without the versions of requirements.txt
 $(VENV)/installed: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo \
+		'TensorFlow needs Python 3.11, 3.12 or 3.13. Name one: make run PYTHON=python3.12' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	sed '$(if $(filter .venv,$(VENV)),,s/ *[=><#;].*//;/^$$/d)' requirements.txt > $(VENV)/requirements.txt
 	$(VENV_PYTHON) -m pip install --quiet --upgrade --requirement $(VENV)/requirements.txt

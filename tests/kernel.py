@@ -12,12 +12,9 @@ CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
 
 
 def run_cell(number, names):
-    """Execute a cell in a dict of names, and keep its source, for tracebacks and in the list `In`,
-    as Jupyter does it.
-    """
+    """Execute a cell in a dict of names, and keep its source for tracebacks, as Jupyter does it."""
     source, name = "".join(CELLS[number]["source"]), f"{NOTEBOOK.name}[{number}]"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    names.setdefault("In", []).append(source)
     exec(compile(source, name, "exec"), names)
 
 

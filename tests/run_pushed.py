@@ -62,7 +62,7 @@ def refuse(event, arguments):
 def main():
     notebook, kaggle_input = sys.argv[1:]
     cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
-    names, place = {"__name__": "__main__", "In": []}, 'Path("/kaggle/input")'
+    names, place = {"__name__": "__main__"}, 'Path("/kaggle/input")'
     os.environ["MPLBACKEND"] = "agg"
     os.environ["MPLCONFIGDIR"] = tempfile.mkdtemp(dir=HERE)
     sys.addaudithook(refuse)
@@ -71,7 +71,6 @@ def main():
             source = "".join(cell["source"]).replace(place, f"Path({kaggle_input!r})")
             name = f"pushed[{number}]"
             linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
-            names["In"].append(source)
             exec(compile(source, name, "exec"), names)
 
 

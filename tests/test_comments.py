@@ -253,7 +253,7 @@ def test_half_of_the_raters_make_a_comment_toxic_and_an_identity_mentioned(tmp_p
     write_test(tmp_path, [("4", "")], ["4"])
     variables = vars(kernel) | {
         "input_dir": tmp_path,
-        "is_sample": False,
+        "show_comments": False,
         "settings": kernel.Settings(),
     }
     kernel.run_cell(kernel.number_of_cell("train = read_labelled("), variables)

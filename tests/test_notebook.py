@@ -77,7 +77,7 @@ def test_cells_that_define_do_nothing_else(cell):
                 for node in ast.walk(target)
                 if isinstance(node, ast.Name)
             ]
-            assert all(name.isupper() for name in names), "not a constant"
+            assert all(name[0].isupper() for name in names), "neither a constant nor a type"
         else:
             assert isinstance(
                 statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef

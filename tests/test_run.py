@@ -327,7 +327,7 @@ def test_the_intervals_follow_from_the_holdout_predictions_and_hold_their_figure
     )
     for model, intervals in report["intervals"].items():
         for identity, figures in report["identities"][model].items():
-            for name in kernel.PANELS:
+            for name in kernel.BIAS_AUCS + kernel.EQUALITY_GAPS:
                 low, high = intervals[identity][name]
                 assert low <= figures[name] <= high
 
@@ -335,7 +335,7 @@ def test_the_intervals_follow_from_the_holdout_predictions_and_hold_their_figure
 def test_the_leaderboard_follows_from_the_submissions(finished):
     """Of the run, and of another model that was given as a csv of test comments."""
     folder, report, _ = finished
-    models = {report["submitted"]: "submission.csv", "my submission": "my submission.csv"}
+    models = {report["submitted"]: "submission.csv", "my submission.csv": "my submission.csv"}
     models = {name: file for name, file in models.items() if (folder / file).exists()}
     for name, of_leaderboard in report["leaderboards"].items():
         assert {*of_leaderboard} == {"TF-IDF", "LSTM", *models}
@@ -476,12 +476,12 @@ def test_a_finished_run_that_is_given_again_and_killed_stays_as_it_was(killed_ru
 
 def test_another_model_joins_the_comparison(killed_run):
     report = json.loads((killed_run / "report.json").read_text())
-    assert [*report["scores"]] == ["TF-IDF", "my model", "LSTM"]
+    assert [*report["scores"]] == ["TF-IDF", "my model.csv", "LSTM"]
     frame = read_predictions(killed_run)
     texts = pd.read_csv(SAMPLE / "train.csv", dtype=str, keep_default_na=False).set_index("id")[
         "comment_text"
     ]
-    assert list(frame["my model"]) == [len(texts[id]) / 1000 for id in frame["id"]]
+    assert list(frame["my model.csv"]) == [len(texts[id]) / 1000 for id in frame["id"]]
 
 
 def test_two_workers_on_comments_whose_identities_no_rater_was_asked_about(small, tmp_path):

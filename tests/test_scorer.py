@@ -89,7 +89,7 @@ def save(folder, networks, **changed):
         "time": SimpleNamespace(monotonic=lambda: 0),
         "patience": 1,
     }
-    kernel.run_cell(kernel.number_of_cell("names_of_labels = "), names | changed)
+    kernel.run_cell(kernel.number_of_cell("description = {"), names | changed)
     return folder
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import re
+import textwrap
 import threading
 from collections import Counter
 from types import SimpleNamespace
@@ -116,6 +117,10 @@ def train(monkeypatch, seconds=UNLIMITED, epochs=EPOCHS, data=DATA, stop_at=None
     generator = np.random.default_rng(1)
     losses = kernel.train_model(model, data, generator, schedule, PEAK_RATE, stop)
     return SimpleNamespace(model=model, losses=losses, steps=schedule.steps, **seen)
+
+
+def losses_of(ensemble):
+    return {name: of["losses"].tolist() for name, of in ensemble.networks.items()}
 
 
 @pytest.fixture(scope="module")
@@ -297,7 +302,6 @@ def make_ensemble(folder, baseline=0.5, data=DATA, run=RUN, **changed):
     (folder / "models").mkdir(exist_ok=True)
     settings = {"output_dir": folder, "models": 2, "epochs": 2, "lstm_units": 4, "seed": 5}
     mentioned = pd.DataFrame(False, range(len(HOLDOUT_ROWS)), kernel.IDENTITIES)
-    toxic = TOXIC[HOLDOUT_ROWS]
     return kernel.Ensemble(
         settings=kernel.Settings(**settings | {"learning_rate": PEAK_RATE} | changed),
         run=run,
@@ -306,7 +310,9 @@ def make_ensemble(folder, baseline=0.5, data=DATA, run=RUN, **changed):
         holdout_rows=HOLDOUT_ROWS,
         test_rows=TEST_ROWS,
         ids=IDS,
-        figure_of=lambda scores: kernel.figure_of(scores, toxic, mentioned, "overall_auc"),
+        toxic=TOXIC[HOLDOUT_ROWS],
+        mentioned=mentioned,
+        decisive="overall_auc",
         baseline_scores=np.full(len(HOLDOUT_ROWS) + len(TEST_ROWS), baseline),
         submitted="TF-IDF",
     )
@@ -336,10 +342,10 @@ def submission_in(folder):
 
 def test_after_each_network_there_is_a_submission_of_all_so_far(two_networks):
     folder, ensemble = two_networks
-    of_test = [scores[len(HOLDOUT_ROWS) :, 0] for scores in ensemble.scores.values()]
-    assert [*ensemble.scores] == ["model_1", "model_2"] and ensemble.submitted == "LSTM"
+    of_test = [scores[len(HOLDOUT_ROWS) :, 0] for scores in ensemble.scores().values()]
+    assert [*ensemble.networks] == ["model_1", "model_2"] and ensemble.submitted == "LSTM"
     assert submission_in(folder) == pytest.approx(np.mean(of_test, axis=0), abs=1e-12)
-    assert all(len(losses) == 2 and losses[1] < losses[0] for losses in ensemble.losses.values())
+    assert all(len(losses) == 2 and losses[1] < losses[0] for losses in losses_of(ensemble).values())
 
 
 def test_every_other_network_trains_vectors_of_frequent_words(two_networks):
@@ -362,7 +368,7 @@ def test_the_holdout_decides_whose_scores_are_submitted(tmp_path):
     order = np.append(HOLDOUT_ROWS, TEST_ROWS)
     ensemble.baseline_scores = 0.1 + 0.5 * (TOXIC & (np.arange(ROWS) % 9 > 0))[order]
     ensemble.add({"model_1": learned_scores(ensemble, False)})
-    assert ensemble.submitted == "TF-IDF" and [*ensemble.scores] == ["model_1"]
+    assert ensemble.submitted == "TF-IDF" and [*ensemble.networks] == ["model_1"]
     assert (submission_in(tmp_path) == ensemble.baseline_scores[len(HOLDOUT_ROWS) :]).all()
     ensemble.add(
         {"model_2": learned_scores(ensemble, True), "model_3": learned_scores(ensemble, True)}
@@ -375,7 +381,7 @@ def test_a_network_that_comes_after_the_stop_does_not_count(tmp_path):
     ensemble = make_ensemble(tmp_path)
     ensemble.stop.set()
     ensemble.count("model_1", learned_scores(ensemble, True))
-    assert not ensemble.scores and not [*tmp_path.rglob("*.*")]
+    assert not ensemble.networks and not [*tmp_path.rglob("*.*")]
 
 
 @pytest.mark.parametrize("name", [f"models/model_1_{RUN[:8]}.npz.part", "submission.csv.part"])
@@ -385,7 +391,7 @@ def test_what_cannot_be_written_does_not_count(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(OSError, match="cannot be written"):
         ensemble.count("model_1", learned_scores(ensemble, True))
-    assert not ensemble.scores and not ensemble.losses and ensemble.submitted == "TF-IDF"
+    assert not ensemble.networks and ensemble.submitted == "TF-IDF"
 
 
 # --- build, learn, accept ---
@@ -495,7 +501,7 @@ def test_a_network_that_diverges_is_told_of_and_costs_nothing(tmp_path):
     ensemble = make_ensemble(tmp_path, models=1, data=with_weights(FIT_ROWS, np.nan))
     with pytest.warns(UserWarning, match="model_1 diverged.*Try a lower KERNEL_LEARNING_RATE"):
         train_networks(ensemble)
-    assert not ensemble.scores and not [*tmp_path.rglob("*.*")]
+    assert not ensemble.networks and not [*tmp_path.rglob("*.*")]
 
 
 def test_one_that_diverges_in_half_precision_is_trained_again_in_full_and_only_that_one(
@@ -527,7 +533,7 @@ def test_nothing_of_a_finished_network_stays_alive(tmp_path):
     ensemble, pretrained = make_ensemble(tmp_path), make_pretrained()
     before = alive()
     train_networks(ensemble, pretrained=pretrained)
-    assert len(ensemble.scores) == 2 and alive() == before
+    assert len(ensemble.networks) == 2 and alive() == before
 
 
 # --- one after the other, and side by side ---
@@ -585,12 +591,12 @@ def test_a_worker_that_fails_is_told_of_and_the_other_goes_on(tmp_path):
 
     with pytest.warns(UserWarning, match="worker failed.*out of memory"):
         ensemble = run_training_cell(tmp_path, fail_once)["ensemble"]
-    assert {*ensemble.scores} == {"model_2", "model_3", "model_4"}
+    assert {*ensemble.networks} == {"model_2", "model_3", "model_4"}
 
 
 def test_networks_that_are_taken_over_are_not_trained_again(tmp_path):
     ensemble = run_training_cell(tmp_path, count, taken_over=["model_1", "model_3"])["ensemble"]
-    assert {*ensemble.scores} == {"model_2", "model_4"}
+    assert {*ensemble.networks} == {"model_2", "model_4"}
 
 
 def test_a_worker_that_hangs_is_left_behind_within_the_limit_and_counts_no_more(tmp_path):
@@ -607,10 +613,10 @@ def test_a_worker_that_hangs_is_left_behind_within_the_limit_and_counts_no_more(
     names = run_training_cell(tmp_path, hang)
     ensemble = names["ensemble"]
     assert kernel.time.now < 20 and names["stopped_because"] == "time limit"
-    assert {*ensemble.scores} == {"model_1", "model_3", "model_4"}
+    assert {*ensemble.networks} == {"model_1", "model_3", "model_4"}
     released.set()
     assert ended.wait(60)
-    assert {*ensemble.scores} == {"model_1", "model_3", "model_4"}
+    assert {*ensemble.networks} == {"model_1", "model_3", "model_4"}
     assert len([*(tmp_path / "models").iterdir()]) == 3
 
 
@@ -628,11 +634,11 @@ def test_jupyters_stop_button_ends_the_training_at_once_and_not_the_run(tmp_path
         if number > 0:
             assert released.wait(60)
         count(ensemble, number)
-        names_of_those_that_count.extend(ensemble.scores)
+        names_of_those_that_count.extend(ensemble.networks)
 
     monkeypatch.setattr(kernel.time, "sleep", press_stop)
     names = run_training_cell(tmp_path, train, devices=["cpu:0"])
-    assert names["stopped_because"] == "interrupted" and [*names["ensemble"].scores] == ["model_1"]
+    assert names["stopped_because"] == "interrupted" and [*names["ensemble"].networks] == ["model_1"]
     released.set()
 
 
@@ -657,7 +663,7 @@ def test_networks_of_the_same_run_are_taken_over_and_give_the_same_submission(
     folder, ensemble = two_networks
     again = make_ensemble(tmp_path)
     again.add(kernel.saved_networks(folder / "models", RUN, 9))
-    assert again.losses == ensemble.losses and [*again.scores] == ["model_1", "model_2"]
+    assert losses_of(again) == losses_of(ensemble) and [*again.networks] == ["model_1", "model_2"]
     assert (tmp_path / "submission.csv").read_bytes() == (folder / "submission.csv").read_bytes()
 
 
@@ -694,8 +700,7 @@ def run_of(folder, **changed):
 CHANGED = [
     {"settings": kernel.Settings(seed=2)},
     {"settings": kernel.Settings(time_limit=100)},
-    {"learn": kernel.rate_factor},  # the code of another cell
-    {"build_model": kernel.auc},
+    {"another": textwrap.dedent},  # a function of another cell
     {"numbers": {"other": 1, "word": 2}},
     {"embedding_matrix": 2 * np.eye(4, dtype=np.int8)},
     {"scales": np.full(4, 0.5, np.float16)},

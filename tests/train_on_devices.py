@@ -67,7 +67,9 @@ def main(workers, precision, networks, output):
             holdout_rows=np.arange(HOLDOUT),
             test_rows=data.rows,
             ids=pd.Series(data.rows),
-            figure_of=np.ptp,
+            toxic=data.toxicity[:HOLDOUT, 0] >= 0.5,
+            mentioned=pd.DataFrame(False, range(HOLDOUT), kernel.IDENTITIES),
+            decisive="overall_auc",
             baseline_scores=np.zeros(ROWS),
             submitted="TF-IDF",
         )
@@ -80,11 +82,11 @@ def main(workers, precision, networks, output):
         for job in jobs:
             job.join()
         saved = kernel.saved_networks(Path(folder) / "models", "0123456789", networks)
-    names = sorted(ensemble.scores)
+    names = sorted(ensemble.networks)
     np.savez(
         output,
-        scores=[ensemble.scores[name][:, 0] for name in names],
-        losses=[ensemble.losses[name] for name in names],
+        scores=[ensemble.scores()[name][:, 0] for name in names],
+        losses=[ensemble.networks[name]["losses"] for name in names],
         toxic=data.toxicity[:, 0],
         seen=seen,
         peaks=peaks[::2],  # each network's, and not the submission's
