@@ -1,5 +1,6 @@
 """Tokens: how comments are cut, and the places and offsets that stand for them."""
 
+import unicodedata
 from itertools import chain, groupby
 
 import kernel
@@ -78,6 +79,12 @@ def head_and_tail(tokens, max_tokens):
         ("cafe\u0301", "café"),
         ("Привет, мир! 日本語", "Привет , мир ! 日本語"),
         ("ｆｒｅｅ ﬁsh", "free fish"),
+        # vowels that are marks
+        ("हिन्दी भाषा, बहुत अच्छी!", "हिन्दी भाषा , बहुत अच्छी !"),
+        ("தமிழ் மொழி", "தமிழ் மொழி"),
+        ("ที่นี่ดีมาก", "ที่นี่ดีมาก"),
+        ("বাংলা ਪੰਜਾਬੀ తెలుగు", "বাংলা ਪੰਜਾਬੀ తెలుగు"),
+        ("שָׁלוֹם مَرْحَبًا", "שָׁלוֹם مَرْحَبًا"),
         # case stays, and nothing is one empty token
         ("So MUCH cAsE", "So MUCH cAsE"),
         ("", ""),
@@ -86,6 +93,25 @@ def head_and_tail(tokens, max_tokens):
 )
 def test_cut(comment, tokens):
     assert kernel.cut(comment) == (tokens.split() or [""])
+
+
+SCRIPTS = ("DEVANAGARI", "BENGALI", "TAMIL", "TELUGU", "THAI")
+CHARACTERS = [chr(code) for code in range(0x3000)]
+SIGNS = [mark for mark in CHARACTERS if unicodedata.category(mark) in ("Mn", "Mc")]
+SIGNS = [mark for mark in SIGNS if unicodedata.name(mark).startswith(SCRIPTS)]
+
+
+@pytest.mark.parametrize("sign", SIGNS, ids=unicodedata.name)
+def test_a_sign_of_a_vowel_parts_no_word(sign):
+    """Whatever Unicode calls a mark in these scripts."""
+    assert len(kernel.cut(f"\u0915{sign}\u0915 x")) == 2
+
+
+def test_whole_words_are_one_token_and_no_part_of_another_word():
+    token = kernel.token_pattern(["african-american", "x-y"])
+    assert kernel.cut("An African-American, x-y.", token) == "An African-American , x-y .".split()
+    assert kernel.cut("african-americans", token) == "african - americans".split()
+    assert kernel.cut("max-y", token) == "max - y".split()
 
 
 @checked

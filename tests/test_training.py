@@ -2,7 +2,6 @@
 
 import gc
 import re
-import textwrap
 import threading
 from collections import Counter
 from types import SimpleNamespace
@@ -700,7 +699,8 @@ def run_of(folder, **changed):
 CHANGED = [
     {"settings": kernel.Settings(seed=2)},
     {"settings": kernel.Settings(time_limit=100)},
-    {"another": textwrap.dedent},  # a function of another cell
+    {"learn": kernel.rate_factor},  # the code of another cell
+    {"build_model": kernel.auc},
     {"numbers": {"other": 1, "word": 2}},
     {"embedding_matrix": 2 * np.eye(4, dtype=np.int8)},
     {"scales": np.full(4, 0.5, np.float16)},
