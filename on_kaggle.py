@@ -1,4 +1,6 @@
-"""The way to Kaggle and back, with Kaggle's own client: push, status, results, submit, publish. `make` runs it."""
+"""The way to Kaggle and back, with Kaggle's own client: push, status, results, submit, publish.
+`make` runs it.
+"""
 
 import argparse
 import contextlib
@@ -18,8 +20,9 @@ import requests
 ROOT = Path(__file__).parent
 METADATA = json.loads((ROOT / "kernel-metadata.json").read_text(encoding="utf-8"))
 OUTPUT = Path(os.environ.get("KERNEL_OUTPUT_DIR") or ".").expanduser()
-NOT_LOGGED_IN = """Not logged in to Kaggle, or no longer. Run `.venv/bin/kaggle auth login --force`, or save an
-API token from your Kaggle settings (Settings > API > Generate New Token) as ~/.kaggle/access_token."""
+NOT_LOGGED_IN = """Not logged in to Kaggle, or no longer. Run `.venv/bin/kaggle auth login --force`,
+or save an API token from your Kaggle settings (Settings > API > Generate New Token) as
+~/.kaggle/access_token."""
 
 
 def log_in():
@@ -74,15 +77,13 @@ def last_run(api, kernel):
     on_kaggle = found(get_kernel, api, kernel)
     if on_kaggle is None:
         sys.exit(
-            f"Kaggle shows you no {kernel}: `make push` first.\nIt looks the same for a minute after the first push, "
-            "and where the login has run out: `.venv/bin/kaggle auth login --force` renews it."
+            f"Kaggle shows you no {kernel}: `make push` first.\n"
+            "It looks the same for a minute after the first push, and where the login has run out: "
+            "`.venv/bin/kaggle auth login --force` renews it."
         )
     run = api.kernels_status(kernel)
-    return (
-        on_kaggle.metadata.current_version_number,
-        run.status.name.lower().replace("_", " "),
-        run.failure_message,
-    )
+    state = run.status.name.lower().replace("_", " ")
+    return on_kaggle.metadata.current_version_number, state, run.failure_message
 
 
 def completed_version(api, kernel):
@@ -98,11 +99,13 @@ def push(api, kernel):
     folder = client_folder([ROOT / METADATA["code_file"]], {"kernel": METADATA | {"id": kernel}})
     answer = accepted(api.kernels_push(folder))
     print(
-        f"Version {answer.version_number} successfully pushed to {answer.url}; `make status` tells how it runs."
+        f"Version {answer.version_number} successfully pushed to {answer.url}; "
+        "`make status` tells how it runs."
     )
     if missing := answer.invalid_competition_sources + answer.invalid_dataset_sources:
         sys.exit(
-            f"It runs without {', '.join(missing)}. Have you accepted the competition's rules on Kaggle?"
+            f"It runs without {', '.join(missing)}. "
+            "Have you accepted the competition's rules on Kaggle?"
         )
 
 
@@ -187,9 +190,8 @@ def read_out(report):
     for name, models in report["leaderboards"].items():
         score = figure(models[report["submitted"]]["final_score"])
         print(f"Final score on the {name} leaderboard: {score}")
-    print(
-        f"Models averaged: {len(report['networks'])}. Training ended with: {report['stopped_because']}"
-    )
+    networks, ended = len(report["networks"]), report["stopped_because"]
+    print(f"Models averaged: {networks}. Training ended with: {ended}")
     print(f"Worst identity: {report['worst_identity']}")
 
 
@@ -257,11 +259,14 @@ def submit(api, kernel):
 
 
 def publish(api, kernel):
-    """Publishes the models as a version of a Kaggle Model, private at first, with their card as its description."""
+    """Publishes the models as a version of a Kaggle Model, private at first, with their card as its
+    description.
+    """
     card = OUTPUT / "models" / "README.md"
     if not card.is_file():
         sys.exit(
-            f"There is no {card}. `make run` makes models, `make results` fetches those that Kaggle made."
+            f"There is no {card}. "
+            "`make run` makes models, `make results` fetches those that Kaggle made."
         )
     owner, slug = kernel.split("/")
     is_new = found(api.model_get, kernel) is None
@@ -282,26 +287,30 @@ def publish(api, kernel):
     answer = accepted(publish_files(api, folder, f"{kernel}/other/lstm"))
     if not is_new:
         accepted(api.model_update(folder))
-    print(
-        f"Published at {answer.url}. A new model is private: its settings on Kaggle can change that."
-    )
+    print(f"Published at {answer.url}.")
+    print("A new model is private: its settings on Kaggle can change that.")
 
 
 def publish_files(api, folder, variation):
-    """Publishes the folder's files as a new version of the variation, which is made where it is missing."""
-    # by itself the client publishes the rest where a file does not arrive
-    upload = api._upload_file
-    api._upload_file = lambda name, *rest: (
-        upload(name, *rest) or sys.exit(f"{name} did not arrive: nothing published.")
-    )
+    """Publishes the folder's files as a new version of the variation, which is made where it is
+    missing.
+    """
+    client_upload = api._upload_file
+
+    def upload(name, *rest):
+        """By itself the client publishes the rest where a file does not arrive."""
+        token = client_upload(name, *rest)
+        return token or sys.exit(f"{name} did not arrive: nothing published.")
+
+    api._upload_file = upload
     if found(api.model_instance_get, variation) is None:
         return api.model_instance_create(folder)
     return api.model_instance_version_create(variation, folder)
 
 
 def reason(error):
-    """Why a request failed, in Kaggle's words, which the client drops; of a link no query, which may
-    be signed.
+    """Why a request failed, in Kaggle's words, which the client drops; of a link no query, which
+    may be signed.
     """
     said = re.sub(r"\?\S+", "", str(error))
     if error.response is None:
@@ -320,9 +329,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", choices=commands)
     command = commands[parser.parse_args().command]
-    with (
-        tempfile.TemporaryDirectory() as tempfile.tempdir
-    ):  # for the client's notes on uploads, too
+    with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder  # for the client's notes on uploads, too
         try:
             api, owner = log_in()
             command(api, METADATA["id"].replace("INSERT_USERNAME_HERE", owner))

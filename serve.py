@@ -1,4 +1,6 @@
-"""Answers as Perspective did, with the models of a run: python serve.py MODELS [--port 8080]; or `make serve`."""
+"""Answers as Perspective did, with the models of a run: python serve.py MODELS [--port 8080]; or
+`make serve`.
+"""
 
 import argparse
 import json
@@ -60,7 +62,9 @@ def check(is_right, *refusal):
 
 
 def read(environ):
-    """A request, its text, in which HTML's tags are blanks, its languages, and {attribute: lowest share to tell}."""
+    """A request, its text, in which HTML's tags are blanks, its languages, and {attribute: lowest
+    share to tell}.
+    """
     check(
         (length := int(environ.get("CONTENT_LENGTH") or 0)) <= MOST_BYTES,
         "The body is longer than a megabyte",
@@ -93,7 +97,9 @@ def read(environ):
 
 
 class Application:
-    """The WSGI application. models: folder of a run; suggestions: file for what comments:suggestscore is told."""
+    """The WSGI application. models: folder of a run; suggestions: file for what
+    comments:suggestscore is told.
+    """
 
     def __init__(self, models, languages="en", networks=None, suggestions=None):
         os.environ.setdefault(
@@ -201,7 +207,9 @@ class Application:
 
 
 def linger(refusal):
-    """Reads on for a while what waitress refuses: a client that could not send the rest would not see the answer."""
+    """Reads on for a while what waitress refuses: a client that could not send the rest would not
+    see the answer.
+    """
     refusal.channel.socket.shutdown(socket.SHUT_WR)
     refusal.channel.socket.settimeout(1)
     any(not refusal.channel.socket.recv(2**16) for _ in range(1000))

@@ -1,9 +1,12 @@
-"""Train word vectors on the comments themselves: python embeddings/train.py comments.csv --output comments.vec
+"""Train word vectors on the comments themselves.
 
-Reads the column comment_text of one or more csv files; labels are not looked at, so test comments may be among them.
-Words are cut as the notebook cuts them, in lower case. The vectors are fastText's skip-gram (Bojanowski et al. 2017,
-arXiv 1607.04606), which learns from parts of words, too, and so gives rare words and misspellings sensible vectors.
-Written in the .vec text format: a line "words width", then a line a word, most frequent first.
+python embeddings/train.py comments.csv --output comments.vec
+
+Reads the column comment_text of one or more csv files; labels are not looked at, so test comments
+may be among them. Words are cut as the notebook cuts them, in lower case. The vectors are
+fastText's skip-gram (Bojanowski et al. 2017, arXiv 1607.04606), which learns from parts of words,
+too, and so gives rare words and misspellings sensible vectors. Written in the .vec text format: a
+line "words width", then a line a word, most frequent first.
 """
 
 import argparse

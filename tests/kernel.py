@@ -1,4 +1,5 @@
-"""The notebook's own definitions as a module: `import kernel; kernel.auc(…)` is the code that Kaggle runs.
+"""The notebook's own definitions as a module: `import kernel; kernel.auc(…)` is the code that
+Kaggle runs.
 
 Importing it executes the cells tagged `define` of kernel.ipynb, in order, and nothing else.
 """
@@ -11,20 +12,31 @@ NOTEBOOK = Path(__file__).parent.parent / "kernel.ipynb"
 CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
 
 
+def cells_tagged(tag):
+    """The numbers of the cells that carry a tag."""
+    for number, cell in enumerate(CELLS):
+        if tag in cell["metadata"].get("tags", []):
+            yield number
+
+
 def run_cell(number, names):
     """Execute a cell in a dict of names, and keep its source for tracebacks, as Jupyter does it."""
-    source, name = "".join(CELLS[number]["source"]), f"{NOTEBOOK.name}[{number}]"
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    source = "".join(CELLS[number]["source"])
+    name = f"{NOTEBOOK.name}[{number}]"
+    lines = source.splitlines(keepends=True)
+    linecache.cache[name] = (len(source), None, lines, name)
     exec(compile(source, name, "exec"), names)
 
 
 def number_of_cell(text):
     """The number of the one cell that runs and holds the text."""
-    running = [n for n, cell in enumerate(CELLS) if "run" in cell["metadata"].get("tags", [])]
-    (number,) = (n for n in running if text in "".join(CELLS[n]["source"]))
+    found = []
+    for number in cells_tagged("run"):
+        if text in "".join(CELLS[number]["source"]):
+            found.append(number)
+    (number,) = found
     return number
 
 
-for number, cell in enumerate(CELLS):
-    if "define" in cell["metadata"].get("tags", []):
-        run_cell(number, globals())
+for number in cells_tagged("define"):
+    run_cell(number, globals())

@@ -1,13 +1,18 @@
-"""Write a small made-up competition: train.csv, test.csv, sample_submission.csv, and the labels of the test comments.
+"""Write a small made-up competition: train.csv, test.csv, sample_submission.csv, and the labels of
+the test comments.
 
-The tests and a first run of the notebook need data with the competition's columns and traps, but its comments cannot
-be redistributed. Every comment here is put together from the templates below, with mild insults only. The sample shows
-- unintended bias: comments that mention muslim, black or gay people are toxic far more often than the others;
-- order: a good part of the toxicity is in the order of the words, which a bag of words does not see;
+The tests and a first run of the notebook need data with the competition's columns and traps, but
+its comments cannot be redistributed. Every comment here is put together from the templates below,
+with mild insults only. The sample shows
+- unintended bias: comments that mention muslim, black or gay people are toxic far more often than
+  the others;
+- order: a good part of the toxicity is in the order of the words, which a bag of words does not
+  see;
 - noise: a label is the share of a few raters who vote "toxic", so no model reaches an AUC of 1;
 - odd texts: empty, very long, foreign, shouted, "NA"; the same text twice with different labels.
 
-Usage: python tests/make_sample.py [FOLDER]    (default: tests/sample; the same bytes on every machine)
+Usage: python tests/make_sample.py [FOLDER]
+The folder is tests/sample where none is named. On every machine the same bytes are written.
 """
 
 import csv
@@ -21,7 +26,8 @@ SEED = 2019
 TRAIN_ROWS, TEST_ROWS = 4650, 1000
 FIRST_TRAIN_ID, FIRST_TEST_ID = 59848, 7000000
 
-# Column: (how often it is mentioned, share of these comments that is toxic, nouns). In the order of train.csv.
+# Column: (how often it is mentioned, share of these comments that is toxic, nouns).
+# In the order of train.csv.
 IDENTITIES = {
     "asian": (6, 0.25, "asian {job}|chinese {job}|asian|japanese|vietnamese {job}|vietnamese"),
     "atheist": (5, 0.25, "atheist|atheist {job}"),
@@ -73,9 +79,8 @@ IDENTITIES = {
     "white": (80, 0.25, "white {job}|caucasian {job}|european {job}|white man|european"),
 }
 NO_IDENTITY = (260, 0.12, "{job}|{job} named {surname}|person|immigrant")
-MENTIONS = [column for column, (often, *_) in IDENTITIES.items() for _ in range(often)] + [
-    None
-] * NO_IDENTITY[0]
+MENTIONS = [column for column, (often, *_) in IDENTITIES.items() for _ in range(often)]
+MENTIONS += [None] * NO_IDENTITY[0]
 RATERS = (4,) * 12 + (5,) * 3 + (6,) * 3 + (7, 8, 8, 9, 10, 10, 10, 26, 55)
 FILLERS = (0,) * 80 + (1,) * 190 + (2,) * 100 + (3,) * 25 + (5, 6, 7, 8, 10, 12, 15) * 2 + (70,)
 SUBTYPES = ("severe_toxicity", "obscene", "identity_attack", "insult", "threat", "sexual_explicit")
@@ -85,47 +90,57 @@ COLUMNS = (
     *("created_date", "publication_id", "parent_id", "article_id", "rating", *REACTIONS),
     *("sexual_explicit", "identity_annotator_count", "toxicity_annotator_count"),
 )
-EXPANDED = {"target": "toxicity"}  # what is called differently in the labels of the test comments
 
 # Single words, split at blanks.
 WORDS = {
-    "bad": """fool clown nitwit buffoon dunce blockhead coward liar numbskull simpleton twit dimwit halfwit ninny grouch
-        oaf goof hypocrite loser moron idiot bully snob windbag charlatan fraud jerk scoundrel crybaby grump nincompoop
-        dolt imbecile chump sucker bonehead phony quack rascal weakling""",
-    "good": """scholar expert hero leader genius saint champion friend teacher winner pioneer thinker reformer patriot
-        mentor helper listener talent star volunteer diplomat professional role-model legend peacemaker optimist realist
-        visionary builder guardian neighbour survivor veteran artist adviser partner craftsperson treasure""",
-    "rude": """stupid dumb pathetic ridiculous foolish silly clueless brainless spineless tedious idiotic tiresome
-        ignorant childish shameless gutless cranky useless laughable arrogant worthless disgusting vile moronic""",
-    "nice": """kind good lovely generous friendly clever brave funny patient polite honest gentle wise cheerful
-        thoughtful helpful""",
-    "job": """baker driver nurse plumber lawyer farmer pilot dentist cashier clerk mechanic cyclist tenant landlord
-        student professor librarian carpenter electrician senator reporter editor firefighter officer judge tourist
-        singer painter cook gardener janitor engineer accountant barber butcher coach referee goalie voter candidate""",
-    "stem": """reject support repair paint test fund discuss block delay clean open visit inspect expand order report
-        mention defend question answer follow explain present print protect cancel review design finish publish reopen
-        demand insult monitor restart predict record restrict correct collect highlight approach""",
-    "thing": """road school bridge budget library park pipeline hospital election ballot tram train hockey-rink airport
-        museum stadium tunnel sidewalk harbour landfill forest river playground hotel market clinic factory farm mine
-        ferry subway tower garage pension wage mortgage rent tariff permit loan grant subsidy lawsuit bylaw petition
-        survey poll debate festival concert parade tournament playoff season game storm flood snowfall drought heatwave
-        wildfire pothole streetlight crosswalk signal ticket fare toll bike-lane helmet licence curriculum exam
-        classroom textbook kindergarten campus scholarship vaccine pharmacy ambulance shelter kitchen garden orchard
-        vineyard fishery salmon moose caribou beetle wolf coyote podcast newspaper headline column camera website
-        password laptop network satellite battery turbine reactor refinery""",
-    "quality": """new old cheap expensive local federal public private popular modest huge tiny sensible fair proper
-        wonderful terrible recent annual official quiet noisy empty crowded rural urban seasonal temporary permanent
-        careful regular different similar separate serious practical financial medical legal technical historic modern
-        efficient reliable affordable sustainable decent solid awkward costly delicate generous lengthy lovely massive
-        narrow obvious ordinary partial plain previous rapid remote shallow""",
-    "manner": """slowly quickly quietly probably finally recently usually rarely simply clearly partly mostly honestly
-        apparently surprisingly obviously hopefully eventually suddenly certainly unfortunately luckily""",
+    "bad": """fool clown nitwit buffoon dunce blockhead coward liar numbskull simpleton twit dimwit
+        halfwit ninny grouch oaf goof hypocrite loser moron idiot bully snob windbag charlatan fraud
+        jerk scoundrel crybaby grump nincompoop dolt imbecile chump sucker bonehead phony quack
+        rascal weakling""",
+    "good": """scholar expert hero leader genius saint champion friend teacher winner pioneer
+        thinker reformer patriot mentor helper listener talent star volunteer diplomat professional
+        role-model legend peacemaker optimist realist visionary builder guardian neighbour survivor
+        veteran artist adviser partner craftsperson treasure""",
+    "rude": """stupid dumb pathetic ridiculous foolish silly clueless brainless spineless tedious
+        idiotic tiresome ignorant childish shameless gutless cranky useless laughable arrogant
+        worthless disgusting vile moronic""",
+    "nice": """kind good lovely generous friendly clever brave funny patient polite honest gentle
+        wise cheerful thoughtful helpful""",
+    "job": """baker driver nurse plumber lawyer farmer pilot dentist cashier clerk mechanic cyclist
+        tenant landlord student professor librarian carpenter electrician senator reporter editor
+        firefighter officer judge tourist singer painter cook gardener janitor engineer accountant
+        barber butcher coach referee goalie voter candidate""",
+    "stem": """reject support repair paint test fund discuss block delay clean open visit inspect
+        expand order report mention defend question answer follow explain present print protect
+        cancel review design finish publish reopen demand insult monitor restart predict record
+        restrict correct collect highlight approach""",
+    "thing": """road school bridge budget library park pipeline hospital election ballot tram train
+        hockey-rink airport museum stadium tunnel sidewalk harbour landfill forest river playground
+        hotel market clinic factory farm mine ferry subway tower garage pension wage mortgage rent
+        tariff permit loan grant subsidy lawsuit bylaw petition survey poll debate festival concert
+        parade tournament playoff season game storm flood snowfall drought heatwave wildfire pothole
+        streetlight crosswalk signal ticket fare toll bike-lane helmet licence curriculum exam
+        classroom textbook kindergarten campus scholarship vaccine pharmacy ambulance shelter
+        kitchen garden orchard vineyard fishery salmon moose caribou beetle wolf coyote podcast
+        newspaper headline column camera website password laptop network satellite battery turbine
+        reactor refinery""",
+    "quality": """new old cheap expensive local federal public private popular modest huge tiny
+        sensible fair proper wonderful terrible recent annual official quiet noisy empty crowded
+        rural urban seasonal temporary permanent careful regular different similar separate serious
+        practical financial medical legal technical historic modern efficient reliable affordable
+        sustainable decent solid awkward costly delicate generous lengthy lovely massive narrow
+        obvious ordinary partial plain previous rapid remote shallow""",
+    "manner": """slowly quickly quietly probably finally recently usually rarely simply clearly
+        partly mostly honestly apparently surprisingly obviously hopefully eventually suddenly
+        certainly unfortunately luckily""",
     "day": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
-    "month": "January February March April May June July August September October November December",
-    "town_start": """Ash Oak Maple Elm Birch Cedar Pine North South East West River Lake Stone Clear Silver Gold Iron
-        Fox Deer Hawk Swan Mill King Queen Bishop Green Red""",
+    "month": """January February March April May June July August September October November
+        December""",
+    "town_start": """Ash Oak Maple Elm Birch Cedar Pine North South East West River Lake Stone Clear
+        Silver Gold Iron Fox Deer Hawk Swan Mill King Queen Bishop Green Red""",
     "town_end": "ford field brook ton ville wood dale port haven mouth bury ridge view shire stead",
-    "name_start": "Ander Peter Hender Jack Robert John William Thomp Lar Han Jen Mag Niel Carl Erik Stef",
+    "name_start": """Ander Peter Hender Jack Robert John William Thomp Lar Han Jen Mag Niel Carl
+        Erik Stef""",
     "name_end": "son sen s berg quist sohn strom dahl ski ovic",
     "emoji": "😀 😂 🙄 👍 🎉 🤔 ❤️ 🇨🇦",
     "number": " ".join(str(n) for n in range(2, 100)),
@@ -136,65 +151,77 @@ PHRASES = {
     "town": "{town_start}{town_end}",
     "surname": "{name_start}{name_end}",
     "name": "Anna|Paul|Maria|Lena|Omar|Ruth|Ivan|Grace",
-    "place": """next door|on the bus|at the counter|in the front row|from {town}|down the street|behind the desk
-        |at the {thing} office|in the {thing} committee|on the radio|from the {thing} board|across the road""",
+    "place": """next door|on the bus|at the counter|in the front row|from {town}|down the street
+        |behind the desk|at the {thing} office|in the {thing} committee|on the radio
+        |from the {thing} board|across the road""",
     "who": "{the} {noun} {place}",
     "the": "the|the|that|this|our",
-    "about": """about the {thing}|on the {thing} question|in the matter of the {thing}|when it comes to {thing}s
-        |during the {month} meeting|in the {thing} debate|at the {thing} hearing on {day}|in all of {town}""",
-    "subject": """the council|the province|the minister|our school board|{surname}|the union|the mayor of {town}
-        |the {thing} company|my neighbour|the premier|the state|a {quality} committee|the {quality} majority
-        |everyone in {town}|the {town} Gazette|nobody at city hall|half of the senate|the weather service""",
-    "when": """last {month}|on {day}|in {month}|this week|{number} years ago|for {number} days|again|since {month}
-        |after the {thing}|before the {thing}|without a {thing}|in {town}|near {town}|as usual|in 20{number}""",
-    "filler": """{subject} {stem}ed the {quality} {thing} {when}.|{subject} {stem}ed {number} {thing}s {when}.
-        |{subject} is {manner} {stem}ing the {thing} near {town}.|{manner} {subject} {stem}ed a {thing} {when}.
-        |the {thing} costs {number} dollars more than the {thing} in {town}.|I don't mind the {quality} {thing}s.
-        |it's {number} degrees in {town} and the {thing} is {quality}.|they'd've {stem}ed the {thing} {when}.
-        |we can't {stem} every {thing} {when}.|you're right about the {thing}.|why won't {subject} {stem} it?
+    "about": """about the {thing}|on the {thing} question|in the matter of the {thing}
+        |when it comes to {thing}s|during the {month} meeting|in the {thing} debate
+        |at the {thing} hearing on {day}|in all of {town}""",
+    "subject": """the council|the province|the minister|our school board|{surname}|the union
+        |the mayor of {town}|the {thing} company|my neighbour|the premier|the state
+        |a {quality} committee|the {quality} majority|everyone in {town}|the {town} Gazette
+        |nobody at city hall|half of the senate|the weather service""",
+    "when": """last {month}|on {day}|in {month}|this week|{number} years ago|for {number} days|again
+        |since {month}|after the {thing}|before the {thing}|without a {thing}|in {town}|near {town}
+        |as usual|in 20{number}""",
+    "filler": """{subject} {stem}ed the {quality} {thing} {when}.
+        |{subject} {stem}ed {number} {thing}s {when}.
+        |{subject} is {manner} {stem}ing the {thing} near {town}.
+        |{manner} {subject} {stem}ed a {thing} {when}.
+        |the {thing} costs {number} dollars more than the {thing} in {town}.
+        |I don't mind the {quality} {thing}s.
+        |it's {number} degrees in {town} and the {thing} is {quality}.
+        |they'd've {stem}ed the {thing} {when}.|we can't {stem} every {thing} {when}.
+        |you're right about the {thing}.|why won't {subject} {stem} it?
         |that {thing} is so {quality} {when}.|I'd've {stem}ed it, but the {thing} wasn't {quality}.
         |who pays for the {thing}s?|my kids walk past the {quality} {thing} in {town}.
         |did you read the {thing} story?|{manner} the {quality} {thing} will be {stem}ed.
-        |thanks for the {quality} column {when}.|thank you, that was a {nice} answer.|a {nice} answer, thank you.
-        |{surname} scored {number} goals {when}.
+        |thanks for the {quality} column {when}.|thank you, that was a {nice} answer.
+        |a {nice} answer, thank you.|{surname} scored {number} goals {when}.
         |here we go again with {thing}s and {thing}s.|good morning from {town} {emoji}
         |what a {rude} {thing}, I thought {when}.|my taxes pay for the bus to the {thing}.""",
     "neutral": """I am a {noun}.|I am a {noun}.|I am a {noun}.|I am a {noun} {about}.
-        |I am a {noun} and a {good}, {about}.|as a {noun}, I {stem}ed the {thing}.|I am a {nice} {noun}.
-        |you are a {nice} {noun}.|what a {nice} {noun}!
+        |I am a {noun} and a {good}, {about}.|as a {noun}, I {stem}ed the {thing}.
+        |I am a {nice} {noun}.|you are a {nice} {noun}.|what a {nice} {noun}!
         |my neighbour {name} is a {noun}.|my neighbour is a {nice} {noun}.
         |I am a {noun}, and {nice} to everyone {about}.|{who} {stem}ed the {thing} {when}.
-        |I met {who} {when} and we talked {about}.
-        |{who} is a {good} {about}.|{who} told me {about}, and I am grateful.|nobody asked {who} {about}.
-        |how does {who} feel {about}?|{who} didn't {stem} the {thing} {when}.|I'm with {who} {about}.
-        |{who} says the {thing} is {quality}, and I agree.|{who} was a {good} to me, not only {about}.
-        |stop calling {who} a {bad} {about}.|{who} is not a {bad} {about}.
-        |the letter says {who} is a {bad} {about}, but I disagree.""",
-    # Toxic where {true} is the insult and {false} the praise, civil the other way round. {about} keeps the words that
-    # tell apart, so that pairs of neighbouring words say little.
-    "order": """{who} is a {true} {about}, not a {false}.|{who} is not a {false} {about} but a {true}.
+        |I met {who} {when} and we talked {about}.|{who} is a {good} {about}.
+        |{who} told me {about}, and I am grateful.|nobody asked {who} {about}.
+        |how does {who} feel {about}?|{who} didn't {stem} the {thing} {when}.
+        |I'm with {who} {about}.|{who} says the {thing} is {quality}, and I agree.
+        |{who} was a {good} to me, not only {about}.|stop calling {who} a {bad} {about}.
+        |{who} is not a {bad} {about}.|the letter says {who} is a {bad} {about}, but I disagree.""",
+    # Toxic where {true} is the insult and {false} the praise, civil the other way round. {about}
+    # keeps the words that tell apart, so that pairs of neighbouring words say little.
+    "order": """{who} is a {true} {about}, not a {false}.
+        |{who} is not a {false} {about} but a {true}.
         |some call {who} a {false} {about}, I see a {true}.
         |I call {who} a {true} {about}, whoever says {false} is wrong.
-        |stop calling {who} a {false} {about}, say {true}.|I don't doubt {who} is a {true} {about}, never a {false}.
+        |stop calling {who} a {false} {about}, say {true}.
+        |I don't doubt {who} is a {true} {about}, never a {false}.
         |the letter says {who} is a {false} {about}, but I met a {true}.""",
     "direct": """{who} is a {rude} {bad} {about}.|you are a {bad}, and {who} told me so {about}.
         |what a {bad}, {who} is so {rude} {about}.|{who} is nothing but a {bad} {about}.
-        |{who} sounds like a {bad} {about}.|ask {who} {about} and you get a {rude} answer from a {bad}.
+        |{who} sounds like a {bad} {about}.
+        |ask {who} {about} and you get a {rude} answer from a {bad}.
         |a {bad} like {who} should keep quiet {about}.|{who}, you {rude} {bad}, read a book {about}.
-        |so {rude} {about}, and {who} is a damn {bad} as well.|you are a {rude} {noun}.|what a {rude} {noun}!
-        |my neighbour {name} is a {rude} {noun}.|some {rude} {noun} {stem}ed the {thing}.
-        |you are a {bad} and a {bad}, {who}.|you are a {bad} and a {bad}.""",
+        |so {rude} {about}, and {who} is a damn {bad} as well.|you are a {rude} {noun}.
+        |what a {rude} {noun}!|my neighbour {name} is a {rude} {noun}.
+        |some {rude} {noun} {stem}ed the {thing}.|you are a {bad} and a {bad}, {who}.
+        |you are a {bad} and a {bad}.""",
     "threat": """I will report {who} to everyone {about}, so watch your back.
-        |watch your back {about}, {who} will pay.|{who} had better stay away {about}, I know the street.""",
+        |watch your back {about}, {who} will pay.
+        |{who} had better stay away {about}, I know the street.""",
     "explicit": "enough of your bedroom stories {about}, {who}, and put a shirt on.",
 }
 FILL = {slot: tuple(words.split()) for slot, words in WORDS.items()}
-FILL |= {
-    slot: tuple(phrase.strip() for phrase in phrases.split("|"))
-    for slot, phrases in PHRASES.items()
-}
+for slot, phrases in PHRASES.items():
+    FILL[slot] = tuple(phrase.strip() for phrase in phrases.split("|"))
 
-# What a vote for "toxic" is about: the chance of each subtype given such a vote, by kind of comment.
+# What a vote for "toxic" is about: the chance of each subtype given such a vote, by kind of
+# comment.
 KINDS = {
     "neutral": {"insult": 0.4},
     "order": {"insult": 0.9},
@@ -208,35 +235,12 @@ CIVIL_KINDS = ("order",) * 4 + ("neutral",) * 17
 
 # Chance of a toxic vote: whole comments that have it.
 ODD_TEXTS = {
-    0.0: (
-        "",
-        "",
-        "",
-        " ",
-        "\n",
-        " \n\t ",
-        "NA",
-        "null",
-        "None",
-        "nan",
-        "N/A",
-        "-",
-        "?",
-        "12345",
-        "Yes",
-        "No.",
-    ),
-    0.05: (
-        "Well said",
-        "Agreed!",
-        "lol",
-        "👍",
-        "😂😂😂",
-        "!!!!!!!!",
-        "Why???",
-        "https://www.example.com/?page=3",
-    ),
-    0.1: (
+    0.0: ["", "", "", " ", "\n", " \n\t ", *"NA null None nan N/A - ? 12345 Yes No.".split()],
+    0.05: [
+        *("Well said", "Agreed!"),
+        *"lol 👍 😂😂😂 !!!!!!!! Why??? https://www.example.com/?page=3".split(),
+    ],
+    0.1: [
         "See http://example.org/a_b(c).html &amp; www.example.net &lt;here&gt;",
         'She said "no", he said "yes", and the sign said ""closed"".',
         "El presupuesto de la ciudad es demasiado caro, pero el nuevo autobús funciona muy bien.",
@@ -244,22 +248,16 @@ ODD_TEXTS = {
         "Le train est encore en retard aujourd'hui, mais l'été arrive bientôt à Québec.",
         "Ο καιρός είναι καλός σήμερα και το λεωφορείο ήρθε στην ώρα του.",
         "今天的天气很好，公共汽车也很准时。",
-    ),
-    0.8: (
-        "Liar!",
-        "What a clown",
-        "IDIOT!!!",
-        "Soooo stupid",
-        "moron",
-        "you're a fool",
-        "YOU’RE A FOOL",
-        "loser 😡",
-    ),
-    0.9: (
+    ],
+    0.8: [
+        *("Liar!", "What a clown", "IDIOT!!!", "Soooo stupid", "moron"),
+        *("you're a fool", "YOU’RE A FOOL", "loser 😡"),
+    ],
+    0.9: [
         "El alcalde es un payaso y un mentiroso, ¡qué vergüenza!",
         "Der Bürgermeister ist ein Dummkopf und ein Lügner.",
         "Ce ministre est un imbécile et un menteur.",
-    ),
+    ],
 }
 
 # (how often, change): what writers do to their text.
@@ -289,36 +287,33 @@ def count(rng, n, chance):
 
 def fill(rng, template, **given):
     """Fill in every {slot}, also the slots inside what was filled in."""
+    choices = FILL | given
     while "{" in template:
-        template = re.sub(
-            r"{(\w+)}", lambda slot: pick(rng, given.get(slot[1]) or FILL[slot[1]]), template
-        )
+        template = re.sub(r"{(\w+)}", lambda slot: pick(rng, choices[slot[1]]), template)
     template = re.sub(r"\b(a) (?=[aeiou])", r"\1n ", template)
     return template[0].upper() + template[1:]
 
 
 def write_comment(rng):
-    """A comment from the templates: (text, identities mentioned, chance of a toxic vote, chances of the subtypes)."""
+    """A comment from the templates: (text, identities mentioned, chance of a toxic vote, chances
+    of the subtypes).
+    """
     first = pick(rng, MENTIONS)
     second = pick(rng, MENTIONS) if first and rng.random() < 0.4 else None
     mentioned = [column for column in dict.fromkeys((first, second)) if column]
-    toxic = rng.random() < max(
-        (IDENTITIES[column][1] for column in mentioned), default=NO_IDENTITY[1]
-    )
+    people = [IDENTITIES[column] for column in mentioned] or [NO_IDENTITY]
+    toxic = rng.random() < max(share for _, share, _ in people)
     kind = pick(rng, TOXIC_KINDS if toxic else CIVIL_KINDS)
     true, false = ("bad", "good") if toxic else ("good", "bad")
     subtypes = KINDS[kind] | ({"identity_attack": 0.6} if toxic and mentioned else {})
     chance = 0.84 + 0.16 * rng.random() if toxic else 0.05 * rng.random()
 
     sentences = [fill(rng, "{filler}") for _ in range(pick(rng, FILLERS))]
-    nouns = [IDENTITIES[column][2].split("|") for column in mentioned] or [
-        NO_IDENTITY[2].split("|")
-    ]
-    telling = [fill(rng, "{" + kind + "}", noun=nouns[0], true=FILL[true], false=FILL[false])]
-    telling += [fill(rng, "{neutral}", noun=others) for others in nouns[1:]]
-    at = pick(
-        rng, (0, len(sentences), int(rng.random() * len(sentences)))
-    )  # first, last or anywhere
+    nouns, *others = (nouns.split("|") for _, _, nouns in people)
+    telling = [fill(rng, "{" + kind + "}", noun=nouns, true=FILL[true], false=FILL[false])]
+    telling += [fill(rng, "{neutral}", noun=nouns) for nouns in others]
+    anywhere = int(rng.random() * len(sentences))
+    at = pick(rng, (0, len(sentences), anywhere))
     text = " ".join(sentences[:at] + telling + sentences[at:])
     for share, change in STYLES:
         if rng.random() < share:
@@ -327,27 +322,34 @@ def write_comment(rng):
 
 
 def repeat(rng, comments):
-    """Some comments again, as they are or with other capitals or blanks; their raters will not agree with the first."""
+    """Some comments again, as they are or with other capitals or blanks; their raters will not
+    agree with the first.
+    """
     changes = (str, str, str, str, str.upper, str.title, lambda text: text.replace(" ", "  "))
-    return [
-        (pick(rng, changes)(text), mentioned, 0.5, subtypes)
-        for text, mentioned, _, subtypes in comments
-    ]
+    again = []
+    for text, mentioned, _, subtypes in comments:
+        change = pick(rng, changes)
+        again.append((change(text), mentioned, 0.5, subtypes))
+    return again
 
 
 def vote(rng, chance, subtypes):
-    """Shares of the raters who vote toxic and for each subtype, which only a rater who votes toxic does."""
+    """Shares of the raters who vote toxic and for each subtype, which only a rater who votes toxic
+    does.
+    """
     raters = pick(rng, RATERS)
-    votes = count(rng, raters, chance)
-    shares = {
-        column: round(count(rng, votes, subtypes.get(column, 0.01)) / raters, 6)
-        for column in SUBTYPES
-    }
-    return shares | {"target": round(votes / raters, 6), "toxicity_annotator_count": raters}
+    toxic = count(rng, raters, chance)
+    row = {"target": round(toxic / raters, 6), "toxicity_annotator_count": raters}
+    for column in SUBTYPES:
+        votes = count(rng, toxic, subtypes.get(column, 0.01))
+        row[column] = round(votes / raters, 6)
+    return row
 
 
 def vote_identities(rng, mentioned):
-    """Shares of the raters who see each identity mentioned; most comments without any are not annotated."""
+    """Shares of the raters who see each identity mentioned; most comments without any are not
+    annotated.
+    """
     if rng.random() > (0.76 if mentioned else 0.08):
         return {"identity_annotator_count": 0}
     raters = pick(rng, RATERS)
@@ -355,10 +357,10 @@ def vote_identities(rng, mentioned):
         column: 0.85 if column in mentioned else 0.2 * (rng.random() < 0.02)
         for column in IDENTITIES
     }
-    shares = {
-        column: round(count(rng, raters, chance) / raters, 6) for column, chance in chances.items()
-    }
-    return shares | {"identity_annotator_count": raters}
+    row = {"identity_annotator_count": raters}
+    for column, chance in chances.items():
+        row[column] = round(count(rng, raters, chance) / raters, 6)
+    return row
 
 
 def train_row(rng, i, comment):
@@ -391,25 +393,23 @@ def main(folder):
     test += train[60:80]
     train, test = (sorted(comments, key=lambda _: rng.random()) for comments in (train, test))
     train_rows = [train_row(rng, i, comment) for i, comment in enumerate(train)]
-    test_rows = [
-        {"id": i, "comment_text": text} for i, (text, *_) in enumerate(test, FIRST_TEST_ID)
-    ]
-    submission = [{"id": row["id"], "prediction": 0.0} for row in test_rows]
-    expanded = [
-        train_row(rng, i, comment) | row
-        for i, (comment, row) in enumerate(zip(test, test_rows, strict=True))
-    ]
-    expanded = [
-        {EXPANDED.get(column, column): value for column, value in row.items()} for row in expanded
-    ]
+    test_rows, submission, expanded = [], [], []
+    for i, comment in enumerate(test):
+        row = {"id": FIRST_TEST_ID + i, "comment_text": comment[0]}
+        test_rows.append(row)
+        submission.append({"id": row["id"], "prediction": 0.0})
+        labelled = train_row(rng, i, comment) | row
+        labelled["toxicity"] = labelled.pop("target")
+        expanded.append(labelled)
 
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "train.csv", COLUMNS, train_rows)
     write_csv(folder / "test.csv", ("id", "comment_text"), test_rows)
     write_csv(folder / "sample_submission.csv", ("id", "prediction"), submission)
-    for half, name in enumerate(("public", "private")):
-        columns = [EXPANDED.get(column, column) for column in COLUMNS]
-        write_csv(folder / f"test_{name}_expanded.csv", columns, expanded[half::2])
+    # what is called differently in the labels of the test comments
+    columns = ["toxicity" if column == "target" else column for column in COLUMNS]
+    write_csv(folder / "test_public_expanded.csv", columns, expanded[::2])
+    write_csv(folder / "test_private_expanded.csv", columns, expanded[1::2])
 
 
 if __name__ == "__main__":

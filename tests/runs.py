@@ -16,42 +16,44 @@ VECTORS = kernel.NOTEBOOK.parent / kernel.SAMPLE_VECTORS
 
 
 def copy_of_sample(folder, rows=None, source=SAMPLE):
-    """Write the sample without the labels of its test comments, or the first rows of it, into a new folder."""
+    """Write the sample without the labels of its test comments, or the first rows of it, into a new
+    folder.
+    """
     folder.mkdir(parents=True)
     for name in kernel.COMPETITION_FILES:
         shutil.copy(source / name, folder)
-    for path in folder.iterdir() if rows else []:
-        pd.read_csv(path, dtype=str, keep_default_na=False).iloc[:rows].to_csv(path, index=False)
+        if rows:
+            table = pd.read_csv(source / name, dtype=str, keep_default_na=False, nrows=rows)
+            table.to_csv(folder / name, index=False)
     return folder
 
 
 def environment_of(settings):
     """The environment with these settings and no others."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("KERNEL_")
-    }
-    return environment | {f"KERNEL_{name.upper()}": str(value) for name, value in settings.items()}
+    environment = {f"KERNEL_{name.upper()}": str(value) for name, value in settings.items()}
+    for name, value in os.environ.items():
+        if not name.startswith("KERNEL_"):
+            environment[name] = value
+    return environment
 
 
 def start_notebook(output_dir, **settings):
     """The process of a run of kernel.ipynb in its own folder with the given settings."""
     output_dir.mkdir(exist_ok=True)
     environment = environment_of(settings | {"output_dir": output_dir})
-    command = [
-        sys.executable,
-        "-m",
-        "papermill",
-        "--no-progress-bar",
-        kernel.NOTEBOOK.name,
-        output_dir / "run.ipynb",
-    ]
+    papermill = [sys.executable, "-m", "papermill", "--no-progress-bar"]
     return subprocess.Popen(
-        command, cwd=kernel.NOTEBOOK.parent, env=environment, start_new_session=True
+        [*papermill, kernel.NOTEBOOK.name, output_dir / "run.ipynb"],
+        cwd=kernel.NOTEBOOK.parent,
+        env=environment,
+        start_new_session=True,
     )
 
 
 def kill(process):
-    """End a run as `kill -9` does: papermill, and the kernel that it started in a session of its own."""
+    """End a run as `kill -9` does: papermill, and the kernel that it started in a session of its
+    own.
+    """
     processes = [*psutil.Process(process.pid).children(recursive=True), process]
     for each in processes:
         each.kill()
@@ -65,22 +67,23 @@ def run_notebook(output_dir, **settings):
 
 
 def run_sections(last, names=None, **settings):
-    """Execute kernel.ipynb in this process down to the end of the section called `last`: the variables it leaves.
+    """Execute kernel.ipynb in this process down to the end of the section called `last`: the
+    variables it leaves.
 
     names: those that an earlier call left, to go on from there.
     """
-    names, section = names or {"cells_run": 0}, None
+    names = names or {"cells_run": 0}
+    section = None
     with mock.patch.dict(os.environ, environment_of(settings), clear=True):
-        for number, cell in [*enumerate(kernel.CELLS)][names["cells_run"] :]:
-            source = "".join(cell["source"])
-            if source.startswith("## ") and section == last:
-                names["cells_run"] = number
-                break
-            section = (
-                source.partition("\n")[0].removeprefix("## ")
-                if source.startswith("## ")
-                else section
-            )
+        for number, cell in enumerate(kernel.CELLS):
+            if number < names["cells_run"]:
+                continue
+            heading = "".join(cell["source"]).partition("\n")[0]
+            if heading.startswith("## "):
+                if section == last:
+                    names["cells_run"] = number
+                    break
+                section = heading.removeprefix("## ")
             if cell["cell_type"] == "code":
                 kernel.run_cell(number, names)
     return names
@@ -89,8 +92,7 @@ def run_sections(last, names=None, **settings):
 def check_submission(output_dir, input_dir):
     """Whether what a run left is what Kaggle takes."""
     submission = pd.read_csv(output_dir / "submission.csv", dtype={"id": str})
+    wanted = pd.read_csv(input_dir / "sample_submission.csv", dtype=str)
     assert list(submission) == ["id", "prediction"]
-    assert list(submission["id"]) == list(
-        pd.read_csv(input_dir / "sample_submission.csv", dtype=str)["id"]
-    )
+    assert list(submission["id"]) == list(wanted["id"])
     assert submission["prediction"].between(0, 1).all()

@@ -11,17 +11,17 @@ from sklearn.metrics import roc_auc_score
 
 def test_made_up_sentences_differ_in_the_term_the_frame_and_the_adjective_alone():
     asked = kernel.made_up_sentences(["widow", "gay"])
-    assert asked.groupby("term")["toxic"].agg(["size", "sum"]).to_numpy().tolist() == [[64, 32]] * 2
+    assert asked["term"].value_counts().to_dict() == {"widow": 64, "gay": 64}
     assert asked["text"].is_unique
     rows = {row.text: (row.toxic, row.term) for row in asked.itertuples()}
-    assert rows["I am a kind widow"] == (False, "widow") and rows["What a vile gay!"] == (
-        True,
-        "gay",
-    )
-    harmless, offensive = ({*words.split()} for words in (kernel.HARMLESS, kernel.TOXIC))
+    assert rows["I am a kind widow"] == (False, "widow")
+    assert rows["What a vile gay!"] == (True, "gay")
+    harmless = set(kernel.HARMLESS.split())
+    offensive = set(kernel.TOXIC.split())
     for (toxic, _), texts in asked.groupby(["toxic", "term"])["text"]:
-        words = {*" ".join(texts).split()} & (harmless | offensive)
-        assert words == (offensive if toxic else harmless)
+        assert len(texts) == 32
+        words = set(" ".join(texts).split())
+        assert words & (harmless | offensive) == (offensive if toxic else harmless)
 
 
 def test_figures_of_terms_are_those_of_scikit_learn_and_scipy():
@@ -31,57 +31,63 @@ def test_figures_of_terms_are_those_of_scikit_learn_and_scipy():
         ("gay", True, 0.7),
         ("widow", True, 0.55),
         ("gay", True, 0.05),
+        ("widow", False, 0.2),
     ]
-    asked = pd.DataFrame([*rows, ("widow", False, 0.2)], columns=["term", "toxic", "score"])
+    asked = pd.DataFrame(rows, columns=["term", "toxic", "score"])
     toxic, scores = asked["toxic"], asked["score"]
     table = kernel.term_figures(asked)
     assert list(table.index) == ["widow", "gay"]  # as they were asked
     for term, figures in table.iterrows():
         named = asked["term"] == term
-        for figure, rows in {
+        rows_of = {
             "subgroup_auc": named,
             "bpsn_auc": named != toxic,
             "bnsp_auc": named == toxic,
-        }.items():
-            assert figures[figure] == pytest.approx(roc_auc_score(toxic[rows], scores[rows])), (
-                term,
-                figure,
-            )
-        for mean, gap, rows in (
-            ("harmless", "negative_aeg", ~toxic),
-            ("toxic", "positive_aeg", toxic),
-        ):
+        }
+        for figure, rows in rows_of.items():
+            expected = roc_auc_score(toxic[rows], scores[rows])
+            assert figures[figure] == pytest.approx(expected), (term, figure)
+        rows_of = {
+            ("harmless", "negative_aeg"): ~toxic,
+            ("toxic", "positive_aeg"): toxic,
+        }
+        for (mean, gap), rows in rows_of.items():
             with_it, without = scores[rows & named], scores[rows & ~named]
             assert figures[mean] == pytest.approx(with_it.mean())
-            expected = mannwhitneyu(with_it, without).statistic / len(with_it) / len(without) - 0.5
+            higher = mannwhitneyu(with_it, without).statistic
+            expected = higher / len(with_it) / len(without) - 0.5
             assert figures[gap] == pytest.approx(expected), (term, gap)
 
 
 def test_terms_are_replaced_throughout_a_comment_and_nothing_else_is():
     comments = ["Gay women, and Gayle.", "nobody"]
     assert kernel.replace_terms(comments, ["widow"]) == ["widow widow, and Gayle.", "nobody"]
-    assert set(kernel.replace_terms(comments[:1] * 50, ["x", "y"])) == {
-        "x x, and Gayle.",
-        "y y, and Gayle.",
-    }
+    replaced = kernel.replace_terms(comments[:1] * 50, ["x", "y"])
+    assert set(replaced) == {"x x, and Gayle.", "y y, and Gayle."}
     assert kernel.replace_terms([], ["x"]) == []
 
 
 def insults_and_widows(texts):
-    """Insults stand above the rest but for any widow, each mention of whom adds more than they do."""
-    insults = [any(adjective in text for adjective in kernel.TOXIC.split()) for text in texts]
-    return {
-        "toxicity": [
-            0.5 * bad + 0.6 * text.count("widow") for text, bad in zip(texts, insults, strict=True)
-        ]
-    }
+    """Insults stand above the rest but for any widow, each mention of whom adds more than they
+    do.
+    """
+    scores = []
+    for text in texts:
+        is_insult = any(adjective in text for adjective in kernel.TOXIC.split())
+        scores.append(0.5 * is_insult + 0.6 * text.count("widow"))
+    return {"toxicity": scores}
 
 
 def tables_of_terms():
     """The tables of terms and of kinds for three comments."""
     holdout = pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY"]})
-    names = {"NOT_LISTED": "widow", "score": insults_and_widows, "holdout": holdout}
-    names = vars(kernel) | names | {"LISTED": kernel.one_of(itertools.chain(*kernel.LISTED_TERMS))}
+    names = {
+        **vars(kernel),
+        "LISTED": kernel.one_of(itertools.chain(*kernel.LISTED_TERMS)),
+        "NOT_LISTED": "widow",
+        "score": insults_and_widows,
+        "holdout": holdout,
+    }
     for text in ("term_figures(asked)", "naming = "):
         kernel.run_cell(kernel.number_of_cell(text), names)
     kernel.plt.close("all")
@@ -90,18 +96,16 @@ def tables_of_terms():
 
 def test_each_kind_shows_its_lowest_term_and_how_far_replacing_moves_the_scores():
     term_table, kind_table = tables_of_terms()
-    listed, not_listed = (kind_table.loc[kind] for kind in ("listed", "not listed"))
-    assert not_listed["lowest_auc"] == 0 and not_listed["term"] == "widow"
-    assert not_listed["counterfactual_gap"] == pytest.approx(
-        (2 * 0.6 + 0.6) / 2
-    )  # of the two that name somebody
-    others = (
-        len(term_table) - 1
-    )  # that a listed one stands above, when it is toxic and they are not
-    assert (
-        listed["lowest_auc"] == pytest.approx(1 - 1 / others)
-        and listed["term"] in kernel.LISTED_TERMS[0]
-    )
+    not_listed = kind_table.loc["not listed"]
+    assert not_listed["term"] == "widow"
+    assert not_listed["lowest_auc"] == 0
+    of_the_two_that_name_somebody = (2 * 0.6 + 0.6) / 2
+    assert not_listed["counterfactual_gap"] == pytest.approx(of_the_two_that_name_somebody)
+    listed = kind_table.loc["listed"]
+    assert listed["term"] in kernel.LISTED_TERMS[0]
+    # a listed one that is toxic stands above all others that are not, but for the widow
+    others = len(term_table) - 1
+    assert listed["lowest_auc"] == pytest.approx(1 - 1 / others)
     assert listed["counterfactual_gap"] == 0
 
 

@@ -1,4 +1,5 @@
-"""Broken and odd files: each ends the run with a word about what is wrong and where, or changes nothing that counts.
+"""Broken and odd files: each ends the run with a word about what is wrong and where, or changes
+nothing that counts.
 
 `--hypothesis-profile many` tries ten thousand files of each kind; see conftest.py.
 """
@@ -59,7 +60,10 @@ def read(folder, **settings):
 
 
 def edited(name, change):
-    """A damage: the file with its table changed, a function of a DataFrame of str that gives another, or None."""
+    """A damage: the file with its table changed.
+
+    change: a function of a DataFrame of str that gives another, or None.
+    """
 
     def damage(folder):
         frame = table(name)
@@ -70,7 +74,7 @@ def edited(name, change):
 
 
 def put(column, value, row=2, name="train.csv"):
-    """A damage: another value in a row, or in a list of rows, counted from 1; or with row None in all."""
+    """A damage: another value in a row, or a list of rows, counted from 1; with row None in all."""
 
     def change(frame):
         frame.loc[frame.index if row is None else np.array(row) - 1, column] = value

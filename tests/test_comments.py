@@ -10,40 +10,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-SUBTYPES = ["severe_toxicity", "obscene", "identity_attack", "insult", "threat"]
-SCORED = [  # the nine identities of the competition's metric
-    *(
-        "male",
-        "female",
-        "homosexual_gay_or_lesbian",
-        "christian",
-        "jewish",
-        "muslim",
-        "black",
-        "white",
-    ),
-    "psychiatric_or_mental_illness",
-]
-UNSCORED = [
-    *(
-        "asian",
-        "atheist",
-        "bisexual",
-        "buddhist",
-        "heterosexual",
-        "hindu",
-        "intellectual_or_learning_disability",
-    ),
-    *("latino", "other_disability", "other_gender", "other_race_or_ethnicity", "other_religion"),
-    *("other_sexual_orientation", "physical_disability", "transgender"),
-]
+SUBTYPES = "severe_toxicity obscene identity_attack insult threat".split()
+SCORED = """male female homosexual_gay_or_lesbian christian jewish muslim black white
+    psychiatric_or_mental_illness""".split()  # the nine identities of the competition's metric
+UNSCORED = """asian atheist bisexual buddhist heterosexual hindu
+    intellectual_or_learning_disability latino other_disability other_gender other_race_or_ethnicity
+    other_religion other_sexual_orientation physical_disability transgender""".split()
+UNUSED = """created_date publication_id parent_id article_id rating funny wow sad likes disagree
+    identity_annotator_count""".split()
 COLUMNS = [  # those of the competition's train.csv
-    *("id", "target", "comment_text", *SUBTYPES, *sorted(SCORED + UNSCORED)),
-    *("created_date", "publication_id", "parent_id", "article_id", "rating"),
-    *("funny", "wow", "sad", "likes", "disagree"),
+    *("id", "target", "comment_text", *SUBTYPES, *sorted(SCORED + UNSCORED), *UNUSED[:10]),
     *("sexual_explicit", "identity_annotator_count", "toxicity_annotator_count"),
 ]
-UNUSED = {*COLUMNS[32:42], "identity_annotator_count"}
 
 
 def write_csv(path, rows, columns):
@@ -59,37 +37,22 @@ def write_csv(path, rows, columns):
 
 def train_rows():
     """Four rows of a valid train.csv."""
-    return [
-        {
-            "id": "a",
-            "target": "0.5",
-            "comment_text": "one",
-            "toxicity_annotator_count": "4",
-            "rating": "approved",
-        },
-        {
-            "id": "b",
-            "target": "0",
-            "comment_text": "two",
-            "toxicity_annotator_count": "10",
-            "male": "0.5",
-            "black": "0",
-        },
-        {
-            "id": "c",
-            "target": "1.0",
-            "comment_text": "three",
-            "insult": "0.25",
-            "sexual_explicit": "1",
-            "asian": "1",
-        },
-        {
-            "id": "d",
-            "target": "0.1666666667",
-            "comment_text": "four",
-            "created_date": "2017-01-01 00:00:00+00",
-        },
+    rows = [
+        {"id": "a", "target": "0.5", "comment_text": "one"},
+        {"id": "b", "target": "0", "comment_text": "two"},
+        {"id": "c", "target": "1.0", "comment_text": "three"},
+        {"id": "d", "target": "0.1666666667", "comment_text": "four"},
     ]
+    rows[0] |= {"toxicity_annotator_count": "4", "rating": "approved"}
+    rows[1] |= {"toxicity_annotator_count": "10", "male": "0.5", "black": "0"}
+    rows[2] |= {"insult": "0.25", "sexual_explicit": "1", "asian": "1"}
+    rows[3] |= {"created_date": "2017-01-01 00:00:00+00"}
+    return rows
+
+
+def without(names, rows):
+    """The rows, dicts, without the columns of these names."""
+    return [{name: row[name] for name in row if name not in names} for row in rows]
 
 
 def write_train(folder, rows, columns=COLUMNS):
@@ -103,7 +66,7 @@ def read_train(path):
 
 
 def write_test(folder, comments, wanted):
-    """Write test.csv, from pairs of id and comment, and sample_submission.csv; return their paths."""
+    """Write test.csv, from pairs of id and comment, and sample_submission.csv: their paths."""
     comments = [{"id": name, "comment_text": text} for name, text in comments]
     test = write_csv(folder / "test.csv", comments, ["id", "comment_text"])
     wanted = [{"id": name, "prediction": "0.0"} for name in wanted]
@@ -113,10 +76,9 @@ def write_test(folder, comments, wanted):
 def test_only_what_is_used_comes_back(tmp_path):
     assert len(COLUMNS) == 45
     train = read_train(write_train(tmp_path, train_rows()))
-    assert set(train) == set(COLUMNS) - UNUSED
-    assert all(
-        train[name].dtype.kind == "f" for name in train if name not in ("id", "comment_text")
-    )
+    assert set(train) == set(COLUMNS) - set(UNUSED)
+    numbers = train.drop(columns=["id", "comment_text"])
+    assert {dtype.kind for dtype in numbers.dtypes} == {"f"}
     assert list(train["id"]) == ["a", "b", "c", "d"]
     assert list(train["comment_text"]) == ["one", "two", "three", "four"]
     assert list(train["target"]) == pytest.approx([0.5, 0, 1, 1 / 6])
@@ -125,57 +87,35 @@ def test_only_what_is_used_comes_back(tmp_path):
 
 def test_empty_shares_and_counts_are_not_a_number(tmp_path):
     train = read_train(write_train(tmp_path, train_rows()))
-    assert list(train["male"]) == pytest.approx([np.nan, 0.5, np.nan, np.nan], nan_ok=True)
-    assert list(train["toxicity_annotator_count"]) == pytest.approx(
-        [4, 10, np.nan, np.nan], nan_ok=True
-    )
+    expected = {
+        "male": [np.nan, 0.5, np.nan, np.nan],
+        "toxicity_annotator_count": [4, 10, np.nan, np.nan],
+    }
+    for name, values in expected.items():
+        assert list(train[name]) == pytest.approx(values, nan_ok=True)
 
 
-TEXTS = [
-    "",
-    "NA",
-    "null",
-    "nan",
-    "-inf",
-    "True",
-    "7",
-    " ",
-    '"',
-    '""',
-    ",",
-    "a\nb",
-    "a\r\n\nb",
-    "#",
-    "\ufeffa\n\ufeffb",
-]
+TEXTS = """NA null nan -inf True 7 " "" , #""".split()
+TEXTS += ["", " ", "a\nb", "a\r\n\nb", "\ufeffa\n\ufeffb"]
+ANY_TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 
 
 @settings(max_examples=50, deadline=None)
 @example(texts=TEXTS)
-@given(
-    texts=st.lists(
-        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
-        min_size=1,
-        max_size=5,
-    )
-)
+@given(texts=st.lists(ANY_TEXT, min_size=1, max_size=5))
 def test_every_text_stays_as_it_is(tmp_path_factory, texts):
     folder = tmp_path_factory.mktemp("texts")
     comments = {str(number): text for number, text in enumerate(texts)}
     rows = [{"id": name, "target": "0", "comment_text": text} for name, text in comments.items()]
-    assert list(read_train(write_train(folder, rows))["comment_text"]) == texts
-    assert (
-        list(kernel.read_test(*write_test(folder, comments.items(), comments))["comment_text"])
-        == texts
-    )
+    train = read_train(write_train(folder, rows))
+    assert list(train["comment_text"]) == texts
+    test = kernel.read_test(*write_test(folder, comments.items(), comments))
+    assert list(test["comment_text"]) == texts
 
 
 def test_ids_are_kept_as_written(tmp_path):
-    ids = ["007", "7", "1e5", "59848.0", "NA", "0x1F", "+1", "True", "00a1"]
-    rows = [
-        {"id": name, "target": number % 2, "comment_text": "text"}
-        for number, name in enumerate(ids)
-    ]
+    ids = "007 7 1e5 59848.0 NA 0x1F +1 True 00a1".split()
+    rows = [{"id": name, "target": "0", "comment_text": "text"} for name in ids]
     assert list(read_train(write_train(tmp_path, rows))["id"]) == ids
     test = kernel.read_test(*write_test(tmp_path, [(name, "text") for name in ids], ids))
     assert list(test["id"]) == ids
@@ -185,22 +125,18 @@ def test_ids_are_kept_as_written(tmp_path):
     "missing", ["id", "comment_text", "target", "muslim", "threat", "toxicity_annotator_count"]
 )
 def test_missing_column_is_named(tmp_path, missing):
-    rows = [{name: value for name, value in row.items() if name != missing} for row in train_rows()]
-    path = write_train(tmp_path, rows, [name for name in COLUMNS if name != missing])
+    columns = [name for name in COLUMNS if name != missing]
+    path = write_train(tmp_path, without([missing], train_rows()), columns)
     with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}.* no column {missing}\b"):
         read_train(path)
 
 
-@pytest.mark.parametrize("missing", [UNUSED, {*UNUSED, *UNSCORED}, {*UNUSED, "hindu"}])
+@pytest.mark.parametrize("missing", [UNUSED, UNUSED + UNSCORED, [*UNUSED, "hindu"]])
 def test_columns_that_are_not_used_or_not_scored_may_be_missing(tmp_path, missing):
-    rows = [
-        {name: value for name, value in row.items() if name not in missing} for row in train_rows()
-    ]
-    train = read_train(
-        write_train(tmp_path, rows, [name for name in reversed(COLUMNS) if name not in missing])
-    )
+    columns = [name for name in reversed(COLUMNS) if name not in missing]
+    train = read_train(write_train(tmp_path, without(missing, train_rows()), columns))
     assert list(train["id"]) == ["a", "b", "c", "d"]
-    assert set(train) == set(COLUMNS) - missing
+    assert set(train) == set(columns)
 
 
 def write_expanded(folder, **changes_of_second):
@@ -225,9 +161,8 @@ def test_labels_of_test_comments_are_read(tmp_path):
 )
 def test_wrong_labels_of_test_comments_are_named(tmp_path, column, value, shown):
     path = write_expanded(tmp_path, **{column: value})
-    with pytest.raises(
-        ValueError, match=rf"^{re.escape(str(path))}, row 2 \(id .\), column {column}: '{shown}'"
-    ):
+    message = rf"^{re.escape(str(path))}, row 2 \(id .\), column {column}: '{shown}'"
+    with pytest.raises(ValueError, match=message):
         kernel.read_labelled(path, "toxicity", kernel.IDENTITIES)
 
 
@@ -235,12 +170,9 @@ def test_test_rows_come_in_the_order_of_the_sample_submission(tmp_path):
     comments = [("3", "three"), ("1", ""), ("10", "ten"), ("2", "two")]
     test = kernel.read_test(*write_test(tmp_path, comments, ["10", "2", "1", "3"]))
     assert list(test.columns) == ["id", "comment_text"]
-    assert list(test.itertuples(name=None)) == [
-        (0, "10", "ten"),
-        (1, "2", "two"),
-        (2, "1", ""),
-        (3, "3", "three"),
-    ]
+    assert list(test.index) == [0, 1, 2, 3]
+    assert list(test["id"]) == ["10", "2", "1", "3"]
+    assert list(test["comment_text"]) == ["ten", "two", "", "three"]
 
 
 def test_half_of_the_raters_make_a_comment_toxic_and_an_identity_mentioned(tmp_path):
@@ -251,7 +183,8 @@ def test_half_of_the_raters_make_a_comment_toxic_and_an_identity_mentioned(tmp_p
     ]
     write_train(tmp_path, rows)
     write_test(tmp_path, [("4", "")], ["4"])
-    variables = vars(kernel) | {
+    variables = {
+        **vars(kernel),
         "input_dir": tmp_path,
         "show_comments": False,
         "settings": kernel.Settings(),
@@ -267,8 +200,10 @@ def test_half_of_the_raters_make_a_comment_toxic_and_an_identity_mentioned(tmp_p
 
 def test_an_identity_is_found_by_its_terms_only_where_no_rater_was_asked_about_it():
     train = pd.DataFrame({"comment_text": ["Men and muslims", "a Muslim", "manly", "nothing"]})
-    train[SCORED], train["bisexual"] = 0.0, np.nan  # no terms are listed by this name
-    train["male"], train["muslim"] = np.nan, [np.nan, 0.4, 0.5, np.nan]
+    train[SCORED] = 0.0
+    train["bisexual"] = np.nan  # no terms are listed by this name
+    train["male"] = np.nan
+    train["muslim"] = [np.nan, 0.4, 0.5, np.nan]
     mentioned, by_terms = kernel.find_mentions(train)
     assert by_terms == ["male"]
     assert mentioned["male"].tolist() == [True, False, False, False]

@@ -74,7 +74,7 @@ def test_memory_does_not_grow_from_network_to_network(trained):
 
 @pytest.fixture
 def gpus(monkeypatch):
-    """A function that lets TensorFlow find GPUs with these compute capabilities; the policies set."""
+    """A function that lets TensorFlow find GPUs of these compute capabilities; the policies set."""
     policies, config = [], kernel.tf.config
 
     def put(*capabilities):

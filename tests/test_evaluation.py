@@ -1,4 +1,4 @@
-"""Evaluation: other models, intervals, pictures, thresholds and the leaderboard, against counting and scikit-learn."""
+"""Evaluation: other models, intervals, pictures, thresholds, against counting and scikit-learn."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""A run ends in time. A folder that cannot hold the results, or holds another's, is told before any training."""
+"""A run ends in time. A folder that cannot hold the results is told before any training."""
 
 import contextlib
 import inspect
@@ -29,7 +29,10 @@ finally:
 
 @pytest.mark.parametrize("epochs, fewest", [(1000, 1), (8, 2)])
 def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest):
-    """One model that cannot be trained in full, or as many as fit. Time passes only when the notebook looks at it."""
+    """One model that cannot be trained in full, or as many as fit.
+
+    Time passes only when the notebook looks at it.
+    """
     folder, looks = copy_of_sample(tmp_path / "comments", rows=1501), itertools.count(1)
     settings = {"input_dir": folder, "vector_files": VECTORS, "output_dir": tmp_path}
     settings |= {"time_limit": 44, "epochs": epochs, "models": 1000, "lstm_units": 8}

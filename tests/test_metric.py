@@ -1,4 +1,6 @@
-"""Metric: the competition's metric, against the organisers' figures, the paper's definitions and scikit-learn."""
+"""Metric: the competition's metric, against the organisers' figures, the paper's definitions and
+scikit-learn.
+"""
 
 import warnings
 from pathlib import Path
@@ -12,8 +14,9 @@ from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu, pmean
 from sklearn.metrics import roc_auc_score
 
-# What the organisers' benchmark kernel gives for reference/edge_case_frame.csv: 400 rows with empty identities, shares
-# of exactly 0.5 and many equal predictions. Subgroup, BPSN and BNSP AUC, rounded to twelve decimals.
+# What the organisers' benchmark kernel gives for reference/edge_case_frame.csv: 400 rows with empty
+# identities, shares of exactly 0.5 and many equal predictions. Subgroup, BPSN and BNSP AUC, rounded
+# to twelve decimals.
 FINAL_SCORE, OVERALL_AUC = 0.830609185889702, 0.8354103996562097
 BIAS = {
     "homosexual_gay_or_lesbian": (0.773558758315, 0.8116301502, 0.823534255599),
@@ -37,18 +40,22 @@ def frame():
 
 def parts_of(frame):
     """toxic, scores and mentioned, as the notebook takes them."""
-    return (frame["target"] >= 0.5).to_numpy(), frame[["p"]], frame[[*BIAS]] >= 0.5
+    toxic = frame["target"] >= 0.5
+    mentioned = frame[list(BIAS)] >= 0.5
+    return toxic.to_numpy(), frame[["p"]], mentioned
 
 
 def tables(toxic, scores, mentioned):
-    """Bias table, DataFrame (identities, figures), and parts of the score, Series, of the one model."""
+    """Bias table, DataFrame (identities, figures), and parts of the score, Series, of the one
+    model.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "error"
-        )  # what cannot be computed is NaN, and no riddle on the screen
+        # what cannot be computed is NaN, and no riddle on the screen
+        warnings.simplefilter("error")
         figures = kernel.all_figures(toxic, scores, mentioned)
     (model,) = scores
-    return figures.loc[model].drop("all"), figures.loc[(model, "all"), kernel.SCORE_PARTS]
+    figures = figures.loc[model]
+    return figures.drop("all"), figures.loc["all", kernel.SCORE_PARTS]
 
 
 def test_every_identity_of_the_competition_is_scored():
@@ -63,11 +70,15 @@ def test_organisers_small_example():
         (True, True): [0.4, 0.6, 0.71],
     }
     toxic, mentioned = np.repeat(list(scores), 3, axis=0).T
-    expected = {"subgroup_auc": 0.888888888888889, "bpsn_auc": 0.888888888888889, "bnsp_auc": 1.0}
-    expected |= {"negative_aeg": 0.3888888888888889, "positive_aeg": -0.2777777777777778}
-    figures = kernel.bias_metrics(
-        toxic, kernel.dense_ranks(np.concatenate(list(scores.values()))), mentioned
-    )
+    ranks = kernel.dense_ranks(np.concatenate(list(scores.values())))
+    expected = {
+        "subgroup_auc": 0.888888888888889,
+        "bpsn_auc": 0.888888888888889,
+        "bnsp_auc": 1.0,
+        "negative_aeg": 0.3888888888888889,
+        "positive_aeg": -0.2777777777777778,
+    }
+    figures = kernel.bias_metrics(toxic, ranks, mentioned)
     assert figures == pytest.approx(expected, abs=1e-15)
 
 
@@ -82,7 +93,8 @@ def test_organisers_score_of_the_reference_frame(frame):
 def mean_of_others(column, without):
     """Power mean, p = -5, of the organisers' AUCs of all identities but one."""
     values = [aucs[column] for identity, aucs in BIAS.items() if identity != without]
-    return (sum(value**-5 for value in values) / len(values)) ** (-1 / 5)
+    powers = [value**-5 for value in values]
+    return np.mean(powers) ** (-1 / 5)
 
 
 def test_identity_that_no_row_mentions_is_left_out(frame):
@@ -94,12 +106,10 @@ def test_identity_that_no_row_mentions_is_left_out(frame):
 
 
 def test_identity_with_harmless_rows_only_keeps_the_auc_that_it_has(frame):
-    bias, score = tables(
-        *parts_of(frame.assign(target=frame["target"].where(~(frame["black"] >= 0.5), 0.0)))
-    )
-    assert bias.loc["black", "bpsn_auc"] == pytest.approx(
-        0.653575388027, abs=6e-13
-    )  # the organisers'
+    frame.loc[frame["black"] >= 0.5, "target"] = 0.0
+    bias, score = tables(*parts_of(frame))
+    organisers = 0.653575388027
+    assert bias.loc["black", "bpsn_auc"] == pytest.approx(organisers, abs=6e-13)
     assert bias.loc["black", ["subgroup_auc", "bnsp_auc"]].isna().all()
     for name in AUCS:
         assert score[name] == pytest.approx(pmean(bias[name].dropna(), -5), abs=1e-12)
@@ -113,17 +123,23 @@ def test_rows_of_one_class_have_no_score(frame, target):
 
 
 def test_rows_without_any_identity_have_an_overall_auc_and_no_score(frame):
-    _, score = tables(*parts_of(frame.assign(**dict.fromkeys(BIAS, np.nan))))
+    frame[list(BIAS)] = np.nan
+    _, score = tables(*parts_of(frame))
     assert score["overall_auc"] == pytest.approx(OVERALL_AUC, abs=1e-14)
     assert score[[*AUCS, "final_score"]].isna().all()
 
 
 @pytest.mark.parametrize(
     ("prediction", "value"),
-    [(lambda t: 0.3 + 0 * t, 0.5), (lambda t: t >= 0.5, 1), (lambda t: t < 0.5, 0)],
+    [
+        (lambda target: 0 * target, 0.5),
+        (lambda target: target >= 0.5, 1),
+        (lambda target: target < 0.5, 0),
+    ],
 )
 def test_constant_perfect_and_reversed_predictions(frame, prediction, value):
-    bias, score = tables(*parts_of(frame.assign(p=prediction(frame["target"]).astype(float))))
+    frame["p"] = prediction(frame["target"]).astype(float)
+    bias, score = tables(*parts_of(frame))
     assert (bias[AUCS] == value).all(axis=None)
     assert score.tolist() == pytest.approx([value] * 5, abs=1e-15)
 
@@ -148,78 +164,82 @@ def test_models_side_by_side_get_what_each_gets_alone(frame):
 def comments(draw):
     """toxic, bool (rows,); scores, float (rows,), with many ties; mentioned, bool (rows,)."""
     rows = draw(st.integers(1, 40))
-    columns = [
-        draw(st.lists(st.sampled_from(of), min_size=rows, max_size=rows))
-        for of in (BOTH, range(13), BOTH)
-    ]
-    return np.array(columns[0]), np.array(columns[1]) / 12, np.array(columns[2])
+    columns = []
+    for values in (BOTH, range(13), BOTH):
+        column = st.lists(st.sampled_from(values), min_size=rows, max_size=rows)
+        columns.append(np.array(draw(column)))
+    toxic, scores, mentioned = columns
+    return toxic, scores / 12, mentioned
 
 
-def sklearn_auc(toxic, scores, rows=slice(None)):
-    return roc_auc_score(toxic[rows], scores[rows]) if len(set(toxic[rows])) == 2 else np.nan
+def sklearn_auc(toxic, scores):
+    if toxic.all() or not toxic.any():
+        return np.nan
+    return roc_auc_score(toxic, scores)
 
 
 def scipy_aeg(scores, subgroup, background):
     """0.5 - U(background, subgroup) / pairs, of two groups of comments of one class."""
     pairs = subgroup.sum() * background.sum()
-    return (
-        0.5 - mannwhitneyu(scores[background], scores[subgroup]).statistic / pairs
-        if pairs
-        else np.nan
-    )
+    if pairs == 0:
+        return np.nan
+    return 0.5 - mannwhitneyu(scores[background], scores[subgroup]).statistic / pairs
 
 
 def figures_from_outside(toxic, scores, mentioned):
-    """The figures of one identity by their definitions, from scikit-learn and SciPy. Arguments as from comments."""
+    """The figures of one identity by their definitions, from scikit-learn and SciPy. Arguments as
+    from comments.
+    """
+    bpsn = (mentioned & ~toxic) | (~mentioned & toxic)
+    bnsp = (mentioned & toxic) | (~mentioned & ~toxic)
     return {
-        "subgroup_auc": sklearn_auc(toxic, scores, mentioned),
-        "bpsn_auc": sklearn_auc(toxic, scores, (mentioned & ~toxic) | (~mentioned & toxic)),
-        "bnsp_auc": sklearn_auc(toxic, scores, (mentioned & toxic) | (~mentioned & ~toxic)),
+        "subgroup_auc": sklearn_auc(toxic[mentioned], scores[mentioned]),
+        "bpsn_auc": sklearn_auc(toxic[bpsn], scores[bpsn]),
+        "bnsp_auc": sklearn_auc(toxic[bnsp], scores[bnsp]),
         "positive_aeg": scipy_aeg(scores, mentioned & toxic, ~mentioned & toxic),
         "negative_aeg": scipy_aeg(scores, mentioned & ~toxic, ~mentioned & ~toxic),
     }
 
 
 @given(comments=comments())
-def test_every_auc_is_scikit_learns_and_every_equality_gap_scipys_on_the_rows_of_its_definition(
-    comments,
-):
+def test_aucs_are_scikit_learns_and_equality_gaps_scipys_on_the_rows_of_their_definition(comments):
     toxic, scores, mentioned = comments
     ranks = kernel.dense_ranks(scores)
-    assert kernel.overall_auc(toxic, ranks) == pytest.approx(
-        sklearn_auc(toxic, scores), abs=1e-12, nan_ok=True
-    )
+    overall = sklearn_auc(toxic, scores)
+    assert kernel.overall_auc(toxic, ranks) == pytest.approx(overall, abs=1e-12, nan_ok=True)
     expected = figures_from_outside(*comments)
-    assert kernel.bias_metrics(toxic, ranks, mentioned) == pytest.approx(
-        expected, abs=1e-12, nan_ok=True
-    )
+    figures = kernel.bias_metrics(toxic, ranks, mentioned)
+    assert figures == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+RISING = [
+    np.exp,
+    np.cbrt,
+    np.float32,
+    lambda scores: 2 * scores - 7,
+    lambda scores: scores / 1e6,
+]
 
 
 @settings(max_examples=50)
-@given(
-    comments=comments(),
-    rising=st.sampled_from(
-        [np.exp, np.cbrt, lambda x: 2 * x - 7, lambda x: x.astype(np.float32), lambda x: x / 1e6]
-    ),
-    data=st.data(),
-)
+@given(comments=comments(), rising=st.sampled_from(RISING), data=st.data())
 def test_neither_the_order_of_the_rows_counts_nor_anything_of_the_scores_but_their_order(
     comments, rising, data
 ):
     toxic, scores, mentioned = comments
     mentioned = pd.DataFrame(dict.fromkeys(BIAS, mentioned))
-    order = data.draw(st.permutations(range(len(toxic))))
     expected = kernel.model_figures(toxic, scores, mentioned)
-    changed = kernel.model_figures(toxic[order], rising(scores)[order], mentioned.iloc[order])
+    order = data.draw(st.permutations(range(len(toxic))))
+    scores = rising(scores)
+    changed = kernel.model_figures(toxic[order], scores[order], mentioned.iloc[order])
     pd.testing.assert_frame_equal(changed, expected, check_exact=True)
 
 
 def test_bootstrap_figures_are_those_of_rows_drawn_with_replacement(frame, monkeypatch):
     monkeypatch.setattr(kernel, "RESAMPLES", 8)
     toxic, _, mentioned = parts_of(frame)
-    mentioned["other"] = (
-        frame["p"].round(3).mod(0.004) < 0.002
-    )  # an identity that is not part of the score
+    # an identity that is not part of the score
+    mentioned["other"] = frame["p"].round(3).mod(0.004) < 0.002
     scores = pd.DataFrame({"model": frame["p"], "worse": frame["p"].round(1)})
     drawn = kernel.bootstrap(toxic, scores, mentioned, seed=3)
     finals = drawn.xs("all", level="identity")["final_score"].unstack()
@@ -227,20 +247,21 @@ def test_bootstrap_figures_are_those_of_rows_drawn_with_replacement(frame, monke
     generator = np.random.default_rng(3)
     for draw in range(8):
         rows = generator.integers(len(toxic), size=len(toxic))  # the same rows for both models
+        drawn_toxic = toxic[rows]
         for model in scores:
-            of_rows = toxic[rows], scores[model].to_numpy()[rows]
-            of_identities = {
-                name: figures_from_outside(*of_rows, column.to_numpy()[rows])
-                for name, column in mentioned.items()
-            }
-            parts = {
-                name: pmean([of_identities[identity][name] for identity in BIAS], -5)
-                for name in AUCS
-            }
-            parts |= {"overall_auc": roc_auc_score(*of_rows)}
-            parts |= {"final_score": sum(parts.values()) / 4}
-            for identity, figures in {"all": parts, **of_identities}.items():
-                found = drawn.loc[(draw, model, identity), [*figures]]
+            drawn_scores = scores[model].to_numpy()[rows]
+            expected = {}
+            for identity, column in mentioned.items():
+                drawn_mentioned = column.to_numpy()[rows]
+                figures = figures_from_outside(drawn_toxic, drawn_scores, drawn_mentioned)
+                expected[identity] = figures
+            parts = {"overall_auc": roc_auc_score(drawn_toxic, drawn_scores)}
+            for name in AUCS:
+                parts[name] = pmean([expected[identity][name] for identity in BIAS], -5)
+            parts["final_score"] = np.mean([*parts.values()])
+            expected["all"] = parts
+            for identity, figures in expected.items():
+                found = drawn.loc[(draw, model, identity), list(figures)]
                 assert dict(found) == pytest.approx(figures, abs=1e-12)
 
 

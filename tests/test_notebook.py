@@ -97,7 +97,7 @@ def test_cells_that_run_define_nothing(cell):
 def test_what_only_reads_writes_and_reports_is_folded_away_on_kaggle_in_jupyter_and_on_the_page(
     cell,
 ):
-    """What a reader comes for stands open: settings, metric, words, batches, model, loss, training."""
+    """What a reader comes for stands open: settings, metric, words, model, loss, training."""
     metadata = cell["metadata"]
     folded = "hide-input" in metadata["tags"]
     assert metadata.get("_kg_hide-input", False) is folded
@@ -160,7 +160,7 @@ def tokens_of(source):
 
 
 def test_the_notebook_can_be_read_in_one_sitting():
-    """These bounds are not raised: what a change needs, it finds by making something else simpler."""
+    """These bounds are not raised: what a change needs, it finds by making something simpler."""
     lines = [tokens_of("".join(cell.values[0]["source"])) for cell in CODE_CELLS]
     assert sum(map(len, lines)) <= 15_200
     assert len(kernel.CELLS) <= 110

@@ -1,4 +1,6 @@
-"""on_kaggle.py, through `make`: the real client talks to a server on loopback that stands in for Kaggle."""
+"""on_kaggle.py, through `make`: the real client talks to a server on loopback that stands in for
+Kaggle.
+"""
 
 import io
 import json
@@ -29,7 +31,8 @@ COMPETITION = "jigsaw-unintended-bias-in-toxicity-classification"
 COMMANDS = ("push", "status", "results", "submit", "publish")
 LOGGED_IN = {"KAGGLE_USERNAME": "somebody", "KAGGLE_KEY": "key"}
 
-# The client ignores keys that it does not know, so a misspelt one would be lost. No `id_no`: it would win over `id`.
+# The client ignores keys that it does not know, so a misspelt one would be lost. No `id_no`: it
+# would win over `id`.
 KEYS = {
     "id": str,
     "title": str,
@@ -56,7 +59,7 @@ REPORT = {
     "intervals": {"LSTM": {"all": {"final_score": [0.894361, 0.992392]}}},
     "leaderboards": {"private": {"LSTM": PARTS | {"rows": 3, "final_score": 0.9454}}},
     "networks": {
-        f"model_{number}": {"each model": 0.95, "average of the first": 0.95}
+        f"model_{number}": {"each network": 0.95, "average of the first": 0.95}
         for number in range(1, 9)
     },
     "stopped_because": "time limit",
@@ -100,27 +103,32 @@ def session(status, **others):
 
 
 def outputs(**files):
-    """An answer that lists these files of a run, one a page, as the client follows them, each below its last name."""
+    """An answer that lists these files of a run, one a page, as the client follows them, each below
+    its last name.
+    """
 
     def page(request):
         number = int(request.get("pageToken") or 0)
         name = list(files)[number]
-        more = {"nextPageToken": str(number + 1)} if number + 1 < len(files) else {}
-        return {"files": [{"fileName": name, "url": f"http://localhost/{name}"}]} | more
+        answer = {"files": [{"fileName": name, "url": f"http://localhost/{name}"}]}
+        if number + 1 < len(files):
+            answer["nextPageToken"] = str(number + 1)
+        return answer
 
-    return session("COMPLETE", ListKernelSessionOutput=page) | {
-        Path(name).name: of for name, of in files.items()
-    }
+    contents = {Path(name).name: content for name, content in files.items()}
+    return session("COMPLETE", ListKernelSessionOutput=page) | contents
 
 
-def whole_run(**changed):
-    """The files of a whole run: some text or bytes in place of its own."""
+def whole_run():
+    """The files of a whole run."""
     models = {f"models/{name}": content for name, content in MODELS.items()}
-    return {"report.json": json.dumps(REPORT), "submission.csv": SUBMISSION} | models | changed
+    return {"report.json": json.dumps(REPORT), "submission.csv": SUBMISSION} | models
 
 
 class Kaggle(BaseHTTPRequestHandler):
-    """Keeps the requests, each with its name, and gives the server's answers: to a request or from a function of it."""
+    """Keeps the requests, each with its name, and gives the server's answers: to a request or from
+    a function of it.
+    """
 
     def do_POST(self):
         self.answer(json.loads(self.body()))
@@ -139,13 +147,14 @@ class Kaggle(BaseHTTPRequestHandler):
         self.server.received.append((name, request))
         answer = self.server.answers.get(name, (501, {}))
         answer = answer(request) if callable(answer) else answer
-        status, answer = answer if isinstance(answer, tuple) else (200, answer)
+        status, content = answer if isinstance(answer, tuple) else (200, answer)
+        kind = "text/plain"
+        if isinstance(content, dict):
+            kind, content = "application/json", json.dumps(content)
+        if isinstance(content, str):
+            content = content.encode()
         self.send_response(status)
-        content = json.dumps(answer) if isinstance(answer, dict) else answer
-        content = content if isinstance(content, bytes) else content.encode()
-        self.send_header(
-            "Content-Type", "application/json" if isinstance(answer, dict) else "text/plain"
-        )
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Last-Modified", "Tue, 01 Jan 2019 00:00:00 GMT")
         self.end_headers()
@@ -156,10 +165,11 @@ class Kaggle(BaseHTTPRequestHandler):
 
 
 def make(command, folder, answers=None, environment=LOGGED_IN):
-    """Runs `make` with the command in a folder with the tracked files: gives its status, output and requests.
+    """Runs `make` with the command in a folder with the tracked files: gives its status, output and
+    requests.
 
-    The environment is built from nothing, so nobody's own login is seen. In it the client speaks plain HTTP to
-    `localhost`, and the proxies take that, and anything else, to the server here.
+    The environment is built from nothing, so nobody's own login is seen. In it the client speaks
+    plain HTTP to `localhost`, and the proxies take that, and anything else, to the server here.
     """
     for name, content in TRACKED.items():
         (folder / name).write_bytes(content)
@@ -167,9 +177,7 @@ def make(command, folder, answers=None, environment=LOGGED_IN):
         (folder / name).mkdir(exist_ok=True)
     with HTTPServer(("127.0.0.1", 0), Kaggle) as server:
         server.answers, server.received = answers or {}, []
-        threading.Thread(
-            target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-        ).start()
+        threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
         done = subprocess.run(
             # -o: never install from inside a test
@@ -193,14 +201,8 @@ def make(command, folder, answers=None, environment=LOGGED_IN):
         server.shutdown()
     assert "Traceback" not in done.stdout
     assert {name: (folder / name).read_bytes() for name in TRACKED} == TRACKED
-    assert {path.name for path in folder.iterdir()} <= {
-        *TRACKED,
-        "home",
-        "temporary",
-        "models",
-        "results",
-        "secret.npz",
-    }
+    may_be_there = {*TRACKED, *"home temporary models results secret.npz".split()}
+    assert {path.name for path in folder.iterdir()} <= may_be_there
     assert list((folder / "temporary").iterdir()) == []
     return SimpleNamespace(
         status=done.returncode,
@@ -238,9 +240,8 @@ def test_a_login_needs_a_name(tmp_path):
 
 
 def test_a_login_that_has_run_out_is_none(tmp_path):
-    made = make(
-        "status", tmp_path, {"GetKernel": (401, {"code": 401, "message": "Unauthenticated"})}
-    )
+    unauthenticated = (401, {"code": 401, "message": "Unauthenticated"})
+    made = make("status", tmp_path, {"GetKernel": unauthenticated})
     assert made.status != 0
     assert "Not logged in to Kaggle" in made.output
 
@@ -273,9 +274,8 @@ def test_a_kernel_that_was_never_pushed_is_no_riddle(tmp_path, command):
 def test_a_version_that_is_not_complete_is_neither_fetched_nor_submitted(
     tmp_path, command, state, failure
 ):
-    made = make(
-        command, tmp_path, session(state, GetKernelSessionStatus={"status": state} | failure)
-    )
+    answer = {"status": state} | failure
+    made = make(command, tmp_path, session(state, GetKernelSessionStatus=answer))
     assert made.status != 0
     assert made.asked == ["GetKernel", "GetKernelSessionStatus"]
     assert f"Version 3 of {KERNEL} has not completed: {state.lower()}." in made.output
@@ -337,13 +337,11 @@ def test_notebook_arrives_whole_and_without_outputs(push):
     stored = nbformat.reads(TRACKED[METADATA["code_file"]].decode(), as_version=4)
     arrived = nbformat.reads(text, as_version=4)
     nbformat.validate(arrived)
-    assert arrived.metadata.kernelspec.name == "python3", (
-        "Kaggle cannot run a notebook that names no kernel"
-    )
-    assert [(cell.cell_type, cell.source) for cell in arrived.cells] == [
-        (cell.cell_type, cell.source) for cell in stored.cells
-    ]
-    assert not any(cell.get("outputs") for cell in arrived.cells)
+    # Kaggle cannot run a notebook that names no kernel.
+    assert arrived.metadata.kernelspec.name == "python3"
+    for cell, original in zip(arrived.cells, stored.cells, strict=True):
+        assert (cell.cell_type, cell.source) == (original.cell_type, original.source)
+        assert not cell.get("outputs")
 
 
 def test_refused_push_is_a_failure(tmp_path):
@@ -353,9 +351,8 @@ def test_refused_push_is_a_failure(tmp_path):
 
 
 def test_push_without_the_data_is_a_failure(tmp_path):
-    made = make(
-        "push", tmp_path, {"SaveKernel": PUSHED | {"invalidCompetitionSources": [COMPETITION]}}
-    )
+    answer = PUSHED | {"invalidCompetitionSources": [COMPETITION]}
+    made = make("push", tmp_path, {"SaveKernel": answer})
     assert made.status != 0
     assert f"runs without {COMPETITION}" in made.output and "rules" in made.output
 
@@ -367,8 +364,8 @@ def test_push_without_the_data_is_a_failure(tmp_path):
 def test_status_of_a_run_that_goes_well(tmp_path, state, said):
     made = make("status", tmp_path, session(state))
     assert made.status == 0, made.output
-    assert made.request["GetKernel"] == {"userName": "somebody", "kernelSlug": SLUG}
-    assert made.request["GetKernelSessionStatus"] == {"userName": "somebody", "kernelSlug": SLUG}
+    for name in ("GetKernel", "GetKernelSessionStatus"):
+        assert made.request[name] == {"userName": "somebody", "kernelSlug": SLUG}
     assert made.output == f"Version 3 of {KERNEL}: {said}\n"
 
 
@@ -401,10 +398,8 @@ def test_report_has_what_is_read_out():
 def test_results_are_fetched_read_out_and_checked(tmp_path):
     made = make("results", tmp_path, outputs(**whole_run()))
     assert made.status == 0, made.output
-    folder = Path(RESULTS)
-    assert {
-        path.name: path.read_bytes() for path in (tmp_path / folder / "models").iterdir()
-    } == MODELS
+    models = (tmp_path / RESULTS / "models").iterdir()
+    assert {path.name: path.read_bytes() for path in models} == MODELS
     for line in (
         "Final score on the holdout: 0.9691, 95 % interval 0.8944 … 0.9924",
         "Other models: TF-IDF 0.8977, CNN unknown",
@@ -412,7 +407,7 @@ def test_results_are_fetched_read_out_and_checked(tmp_path):
         "Models averaged: 8. Training ended with: time limit",
         "Worst identity: black",
         "submission.csv is valid: 3 predictions; models/ is whole",
-        f"To publish the models: KERNEL_OUTPUT_DIR={folder} make publish",
+        f"To publish the models: KERNEL_OUTPUT_DIR={RESULTS} make publish",
     ):
         assert line in made.output.splitlines()
 
@@ -456,9 +451,8 @@ def test_a_file_that_would_lie_elsewhere_is_not_written(tmp_path, name):
 
 
 def test_a_file_that_is_an_error_page_ends_it(tmp_path):
-    made = make(
-        "results", tmp_path, outputs(**whole_run(**{"submission.csv": (404, "<h1>gone</h1>")}))
-    )
+    files = whole_run() | {"submission.csv": (404, "<h1>gone</h1>")}
+    made = make("results", tmp_path, outputs(**files))
     assert made.status != 0 and "404" in made.output
     assert not (tmp_path / f"{RESULTS}.part").exists()
 
@@ -483,11 +477,7 @@ def test_a_run_without_a_submission_is_a_failure(tmp_path):
     ],
 )
 def test_invalid_submissions_are_told(tmp_path, submission, said):
-    made = make(
-        "results",
-        tmp_path,
-        outputs(**{"report.json": json.dumps(REPORT), "submission.csv": submission}),
-    )
+    made = make("results", tmp_path, outputs(**whole_run() | {"submission.csv": submission}))
     assert made.status != 0
     assert "not valid" in made.output and said in made.output
     assert "Final score on the holdout: 0.9691" in made.output
@@ -497,9 +487,7 @@ def test_invalid_submissions_are_told(tmp_path, submission, said):
     ("report", "said"), [("<Error>expired</Error>", "not valid"), ("{}", "has no 'scores'")]
 )
 def test_what_is_no_report_is_told(tmp_path, report, said):
-    made = make(
-        "results", tmp_path, outputs(**{"report.json": report, "submission.csv": SUBMISSION})
-    )
+    made = make("results", tmp_path, outputs(**whole_run() | {"report.json": report}))
     assert made.status != 0
     assert said in made.output
 
@@ -518,7 +506,7 @@ ERROR_PAGE = "<!doctype html><title>503</title>"
     ],
 )
 def test_a_file_of_the_models_that_did_not_arrive_as_it_was_is_told(tmp_path, name, content):
-    made = make("results", tmp_path, outputs(**whole_run(**{f"models/{name}": content})))
+    made = make("results", tmp_path, outputs(**whole_run() | {f"models/{name}": content}))
     assert made.status != 0
     assert f"{RESULTS}.part/models/{name} is not what the run wrote" in made.output
 
@@ -534,10 +522,9 @@ def test_results_are_where_the_notebook_would_write_too(tmp_path):
 @pytest.mark.parametrize("query", ["Signature=secret", "a=(b)secret", "a='b'secret", 'a="secret'])
 def test_no_signed_link_is_told(tmp_path, query):
     """Of a file whose server is away."""
-    page = {
-        "files": [{"fileName": "report.json", "url": f"https://127.0.0.1:1/report.json?{query}"}]
-    }
-    made = make("results", tmp_path, session("COMPLETE", ListKernelSessionOutput=page))
+    file = {"fileName": "report.json", "url": f"https://127.0.0.1:1/report.json?{query}"}
+    answers = session("COMPLETE", ListKernelSessionOutput={"files": [file]})
+    made = make("results", tmp_path, answers)
     assert made.status != 0 and "Kaggle cannot be reached" in made.output
     assert "report.json" in made.output and "secret" not in made.output
 
@@ -592,10 +579,8 @@ def model_answers(**others):
     """Answers of a Kaggle that has the model and its variation already, and takes files."""
 
     def start(request):
-        return {
-            "token": f"token of {request['name']}",
-            "createUrl": f"http://localhost/{request['name']}",
-        }
+        name = request["name"]
+        return {"token": f"token of {name}", "createUrl": f"http://localhost/{name}"}
 
     answers = {
         "GetModel": {"id": 7, "isPrivate": False},
@@ -620,9 +605,8 @@ def publish(folder, answers, **changed):
 
 def assert_files_arrived(made, listed):
     assert {name: made.request[name] for name in MODELS} == MODELS
-    assert {file["token"] for file in listed} == {
-        f"token of {name}" for name in MODELS
-    }  # and no others
+    tokens = {file["token"] for file in listed}
+    assert tokens == {f"token of {name}" for name in MODELS}  # and no others
 
 
 def test_models_become_a_new_private_model(tmp_path):
@@ -649,11 +633,8 @@ def test_models_become_a_version_of_the_model_that_is_there(tmp_path):
     made = publish(tmp_path, model_answers())
     assert made.status == 0, made.output
     version = made.request["CreateModelInstanceVersion"]
-    assert (version["ownerSlug"], version["modelSlug"], version["instanceSlug"]) == (
-        "somebody",
-        SLUG,
-        "lstm",
-    )
+    assert (version["ownerSlug"], version["modelSlug"]) == ("somebody", SLUG)
+    assert version["instanceSlug"] == "lstm"
     assert_files_arrived(made, version["body"]["files"])
     update = made.request["UpdateModel"]
     assert update["description"] == CARD.replace("<", "&lt;")
@@ -685,9 +666,8 @@ def test_nothing_is_published_where_a_file_does_not_arrive(tmp_path):
     ],
 )
 def test_refused_model_is_a_failure(tmp_path, name, answer):
-    made = publish(
-        tmp_path, model_answers(GetModel=UNKNOWN, GetModelInstance=UNKNOWN) | {name: answer}
-    )
+    answers = model_answers(GetModel=UNKNOWN, GetModelInstance=UNKNOWN)
+    made = publish(tmp_path, answers | {name: answer})
     assert made.status != 0
     assert made.asked[-1] == name
     assert "Kaggle refuses: The slug is in use" in made.output

@@ -1,4 +1,4 @@
-"""Whole runs of the notebook on the sample, as `make run` does them: what they leave, and that its figures follow."""
+"""Whole runs of the notebook on the sample, as `make run` does them, and what they leave."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def first_run():
 
 @pytest.fixture(scope="module")
 def attached(tmp_path_factory):
-    """What stands for /kaggle/input: the comments where Kaggle put them once, the vectors where it puts them now."""
+    """What stands for /kaggle/input: comments where Kaggle put them, vectors where it does now."""
     folder = tmp_path_factory.mktemp("input")
     copy_of_sample(folder / kernel.COMPETITION, rows=1501)
     for name, dataset in kernel.PUBLIC_VECTORS.items():
@@ -67,7 +67,7 @@ def small(attached):
 
 @pytest.fixture(scope="module")
 def pushed_run(attached, tmp_path_factory):
-    """Folder of a run of the notebook as Kaggle's server received it, in an empty folder, offline."""
+    """Folder of a run of the notebook as Kaggle's server got it, in an empty folder, offline."""
     folder = tmp_path_factory.mktemp("pushed")
     pushed = make("push", folder, {"SaveKernel": PUSHED}).request["SaveKernel"]["text"]
     (folder / "pushed.ipynb").write_text(pushed, encoding="utf-8")
@@ -90,9 +90,10 @@ def pushed_run(attached, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def killed_run(small, tmp_path_factory):
-    """Folder of a run that was killed when its first model was there, and goes on with others to compare with.
+    """Folder of a run that was killed when its first model was there, and goes on, with others to
+    compare with: one of held-out and one of test comments, whose labels are there, too.
 
-    One of held-out and one of test comments, whose labels are there, too; what it left at the kill is in `at kill`.
+    What it left at the kill is in `at kill`.
     """
     folder = tmp_path_factory.mktemp("killed")
     comments = shutil.copytree(small["input_dir"], folder / "comments")
@@ -204,7 +205,9 @@ def equality_gap(scores, subgroup, background):
 
 
 def expected_figures(toxic, scores, mentioned):
-    """All figures of a model: DataFrame (identities, 5) and the parts of its score, from scikit-learn and scipy."""
+    """All figures of a model, from scikit-learn and scipy: DataFrame (identities, 5), and the parts
+    of its score.
+    """
     rows = {
         identity: {
             "subgroup_auc": auc(toxic, scores, with_it),
@@ -286,8 +289,8 @@ def test_the_figures_of_labels_and_thresholds_follow_from_the_holdout_prediction
 
 
 def test_scores_of_the_folder_are_the_shares_of_raters(first_run):
-    """On the half that the calibration was fitted on, in the mean, as of any logistic regression; on the other half, as
-    far as its noise lets one see.
+    """On the half that the calibration was fitted on, in the mean, as of any logistic regression;
+    on the other half, as far as its noise lets one see.
     """
     frame = read_predictions(first_run[0])
     for label in kernel.LABELS:
@@ -435,7 +438,7 @@ def test_what_was_pushed_trains_on_the_comments_that_kaggle_attached(pushed_run,
 def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_submission(
     killed_run, pushed_run, small
 ):
-    """Though other models are compared, too, and comments are shown: no network depends on these."""
+    """Though others are compared, too, and comments are shown: no network depends on these."""
     check_submission(killed_run / "at kill", small["input_dir"])
     folders = killed_run / "at kill", killed_run, pushed_run
     first = [next((folder / "models").glob("model_1_*.npz")) for folder in folders]

@@ -8,36 +8,32 @@ import pandas as pd
 import pytest
 
 FOLDER = kernel.NOTEBOOK.parent / "tests"
-COLUMNS = (
-    "id,target,comment_text,severe_toxicity,obscene,identity_attack,insult,threat,asian,atheist,bisexual,black,buddhist,"
-    "christian,female,heterosexual,hindu,homosexual_gay_or_lesbian,intellectual_or_learning_disability,jewish,latino,"
-    "male,muslim,other_disability,other_gender,other_race_or_ethnicity,other_religion,other_sexual_orientation,"
-    "physical_disability,psychiatric_or_mental_illness,transgender,white,created_date,publication_id,parent_id,"
-    "article_id,rating,funny,wow,sad,likes,disagree,sexual_explicit,identity_annotator_count,toxicity_annotator_count"
-)
+SAMPLE = FOLDER / "sample"
+COLUMNS = """id target comment_text severe_toxicity obscene identity_attack insult threat asian
+    atheist bisexual black buddhist christian female heterosexual hindu homosexual_gay_or_lesbian
+    intellectual_or_learning_disability jewish latino male muslim other_disability other_gender
+    other_race_or_ethnicity other_religion other_sexual_orientation physical_disability
+    psychiatric_or_mental_illness transgender white created_date publication_id parent_id article_id
+    rating funny wow sad likes disagree sexual_explicit identity_annotator_count
+    toxicity_annotator_count""".split()
 
 
 @pytest.fixture(scope="module")
 def train():
-    return pd.read_csv(
-        FOLDER / "sample" / "train.csv", keep_default_na=False, na_values={"target": [""]}
-    )
+    return pd.read_csv(SAMPLE / "train.csv", keep_default_na=False, na_values={"target": [""]})
 
 
 def test_regenerating_the_sample_gives_the_same_bytes(tmp_path):
     subprocess.run([sys.executable, FOLDER / "make_sample.py", tmp_path], check=True)
-    names = [path.name for path in (FOLDER / "sample").iterdir()]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    names = {path.name for path in SAMPLE.iterdir()}
+    assert {path.name for path in tmp_path.iterdir()} == names
     for name in names:
-        assert (tmp_path / name).read_bytes() == (FOLDER / "sample" / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == (SAMPLE / name).read_bytes()
 
 
 def test_each_test_comment_has_labels_in_one_of_two_files():
-    test = pd.read_csv(FOLDER / "sample" / "test.csv", keep_default_na=False)
-    halves = [
-        pd.read_csv(FOLDER / "sample" / f"test_{name}_expanded.csv")
-        for name in ("public", "private")
-    ]
+    test = pd.read_csv(SAMPLE / "test.csv", keep_default_na=False)
+    halves = [pd.read_csv(SAMPLE / f"test_{name}_expanded.csv") for name in ("public", "private")]
     assert sorted(pd.concat(halves)["id"]) == sorted(test["id"])
     for half in halves:
         assert {"toxicity", *kernel.IDENTITIES, *kernel.OTHER_IDENTITIES} <= set(half)
@@ -45,7 +41,7 @@ def test_each_test_comment_has_labels_in_one_of_two_files():
 
 
 def test_columns_are_the_competitions_in_order(train):
-    assert ",".join(train.columns) == COLUMNS
+    assert list(train.columns) == COLUMNS
     assert 4_500 <= len(train) <= 5_500
 
 
@@ -66,7 +62,7 @@ def test_the_same_text_stands_under_two_ids_with_different_labels(train):
 
 @pytest.mark.parametrize("name", ["train.csv", "test.csv"])
 def test_odd_comments_occur(name):
-    comments = pd.read_csv(FOLDER / "sample" / name, keep_default_na=False)["comment_text"]
+    comments = pd.read_csv(SAMPLE / name, keep_default_na=False)["comment_text"]
     words = comments.str.split().str.len()
     assert (words == 0).any()
     assert (words == 1).any()

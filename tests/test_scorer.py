@@ -1,4 +1,4 @@
-"""models/: a folder that scores by itself, with NumPy alone, in any process, from Python and from the shell."""
+"""models/: a folder that scores by itself, with NumPy alone, from Python and from the shell."""
 
 import ast
 import csv
@@ -247,7 +247,7 @@ def test_words_of_another_run_are_refused(networks, tmp_path):
 
 
 def run_python(place, *arguments, **options):
-    """Run Python in a place that holds `models`, with NumPy's package alone in reach and not the repository."""
+    """Run Python in a place that holds `models`, with NumPy alone in reach, not the repository."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(place / "packages")}
     options = {"text": True} | options
     return subprocess.run(
@@ -261,7 +261,7 @@ def run_python(place, *arguments, **options):
 
 @pytest.fixture(scope="module")
 def elsewhere(folder, tmp_path_factory):
-    """An empty place with a copy of the folder, and nothing that can be imported but the standard library and NumPy."""
+    """A place with a copy of the folder, and nothing to import but Python's own and NumPy."""
     place = tmp_path_factory.mktemp("elsewhere")
     shutil.copytree(folder, place / "models")
     (place / "packages").mkdir()
@@ -276,7 +276,9 @@ LINES = """
 import sys; sys.path.insert(0, "models")
 from toxicity import explain, load
 score = load("models")
-import json; print(json.dumps([score(json.loads(sys.argv[1])), explain(score, "an idiot"), [*sys.modules]]))
+import json
+answers = [score(json.loads(sys.argv[1])), explain(score, "an idiot"), [*sys.modules]]
+print(json.dumps(answers))
 """
 
 

@@ -199,9 +199,9 @@ def test_a_limit_that_cannot_be_kept_leaves_the_submission_of_tf_idf(folder, tmp
     with (tmp_path / "submission.csv").open(newline="") as file:
         before = list(csv.DictReader(file))
     names["end"] = names["time_limit"] = time.monotonic()
-    with pytest.warns(UserWarning, match="No network counts.*the scores of TF-IDF"):
-        with pytest.raises(SystemExit):
-            run_sections("8 Training and submission", names)
+    warned = pytest.warns(UserWarning, match="No network counts.*the scores of TF-IDF")
+    with warned, pytest.raises(SystemExit):
+        run_sections("8 Training and submission", names)
     with (tmp_path / "submission.csv").open(newline="") as file:
         assert list(csv.DictReader(file)) == before and len(before) == ROWS
     assert not (tmp_path / "report.json").exists()

@@ -1,4 +1,4 @@
-"""Training: the learning rate, the clock, the moving average, and networks that follow each other."""
+"""Training: the learning rate, the clock, averaged weights, and networks that follow each other."""
 
 import gc
 import re
@@ -344,7 +344,7 @@ def test_after_each_network_there_is_a_submission_of_all_so_far(two_networks):
     of_test = [scores[len(HOLDOUT_ROWS) :, 0] for scores in ensemble.scores().values()]
     assert [*ensemble.networks] == ["model_1", "model_2"] and ensemble.submitted == "LSTM"
     assert submission_in(folder) == pytest.approx(np.mean(of_test, axis=0), abs=1e-12)
-    assert all(len(losses) == 2 and losses[1] < losses[0] for losses in losses_of(ensemble).values())
+    assert all(len(of) == 2 and of[1] < of[0] for of in losses_of(ensemble).values())
 
 
 def test_every_other_network_trains_vectors_of_frequent_words(two_networks):
@@ -637,7 +637,8 @@ def test_jupyters_stop_button_ends_the_training_at_once_and_not_the_run(tmp_path
 
     monkeypatch.setattr(kernel.time, "sleep", press_stop)
     names = run_training_cell(tmp_path, train, devices=["cpu:0"])
-    assert names["stopped_because"] == "interrupted" and [*names["ensemble"].networks] == ["model_1"]
+    assert names["stopped_because"] == "interrupted"
+    assert [*names["ensemble"].networks] == ["model_1"]
     released.set()
 
 
@@ -687,7 +688,7 @@ def test_a_network_that_is_missing_broken_or_of_another_run_is_not_taken_over(
 
 
 def run_of(folder, **changed):
-    """What the notebook tells runs apart by: the cell that finds it, with some variables changed."""
+    """What the notebook tells runs apart by: of the cell that finds it, some variables changed."""
     (folder / "models").mkdir(exist_ok=True)
     names = vars(kernel) | {"settings": kernel.Settings(), "models_dir": folder / "models"}
     names |= {"data": DATA, "numbers": {"word": 1, "other": 2}, "scales": np.ones(4, np.float16)}
