@@ -36,7 +36,7 @@ def run_cells():
     import kernel
 
     training, section, peaks, names = (
-        kernel.number_of_cell("ThreadPoolExecutor("),
+        kernel.number_of_cell("threading.Thread("),
         "1 Problem, imports",
         [],
         {},

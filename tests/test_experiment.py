@@ -1,4 +1,6 @@
-"""benchmarks/experiment.py replaces definitions of the notebook: who changes these should hear of it here."""
+"""benchmarks/experiment.py replaces definitions of the notebook: who changes these should hear of
+it here.
+"""
 
 import shutil
 import subprocess

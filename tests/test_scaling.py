@@ -1,4 +1,6 @@
-"""benchmarks/scaling.py runs the notebook's cells on a part of its rows: who changes these should hear of it here."""
+"""benchmarks/scaling.py runs the notebook's cells on a part of its rows: who changes these should
+hear of it here.
+"""
 
 import shutil
 import subprocess
