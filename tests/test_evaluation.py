@@ -285,14 +285,19 @@ def evaluation():
     holdout.loc[::3, "threat"] = holdout["obscene"] = np.nan
     predicted = np.column_stack([scores["LSTM"] / 2, generator.random((ROWS, 6))])
     networks = {"model_1": predicted**2, "model_2": 2 * predicted - predicted**2}
-    ensemble = SimpleNamespace(mean_scores=lambda: predicted, scores=networks)
+    ensemble = SimpleNamespace(mean_scores=lambda: predicted)
     rows = {
         "holdout_rows": np.arange(ROWS),
         "groups": np.arange(ROWS),
         "to_balance": toxic[:, None],
     }
     names = {"holdout": holdout, "holdout_toxic": toxic, "holdout_mentioned": mentioned, **rows}
-    names |= {"ensemble": ensemble, "best_first": ["model_2", "model_1"], "patience": np.inf}
+    names |= {
+        "ensemble": ensemble,
+        "scores_by_network": networks,
+        "best_first": ["model_2", "model_1"],
+        "patience": np.inf,
+    }
     names |= {"other_scores": scores[["TF-IDF"]], "settings": kernel.Settings()}
     names |= {"show_comments": False, "decisive": "final_score"}
     names = vars(kernel) | names
@@ -325,7 +330,7 @@ def test_differences_lie_in_their_intervals(evaluation):
 def test_each_number_of_networks_has_a_calibration_of_its_own(evaluation):
     """Of the mean of the best ones, from the half that nothing is measured on."""
     calibrations, fitted = evaluation["calibrations"], ~evaluation["measured"]
-    best, both = evaluation["ensemble"].scores["model_2"], evaluation["ensemble"].mean_scores()
+    best, both = evaluation["scores_by_network"]["model_2"], evaluation["ensemble"].mean_scores()
     shares = evaluation["holdout"]["target"].to_numpy()[fitted]
     for curves, scores in zip(calibrations, (best, both), strict=True):
         assert len(curves) == 7
