@@ -1,8 +1,8 @@
-"""Seconds and peak memory of each section of a whole run: python benchmarks/full_size.py FOLDER [--limit 3600]
+"""Seconds and peak memory of each section: python benchmarks/full_size.py FOLDER [--limit 3600]
 
-Makes in FOLDER a stand-in for the competition's comments and two files of 300-d word vectors (12 GB of disk), then runs
-the notebook's cells on them, to the last. Its results go to FOLDER/results. "Not training" are all cells but the one
-that trains the models and scores with them.
+Makes in FOLDER a stand-in for the competition's comments and two files of 300-d word vectors (12 GB
+of disk), then runs the notebook's cells on them, to the last. Its results go to FOLDER/results.
+"Not training" are all cells but the one that trains the models and scores with them.
 """
 
 import json
@@ -24,10 +24,9 @@ def make_data(folder, rows):
     for name, count in VECTOR_FILES.items():
         if not (folder / name).exists():
             words = words or make_competition(folder / "small", 10)
-            known = [
-                f"{word}{ending}" for ending in ("", "s", "ed", "ing", "er") for word in words
-            ][:count]
-            make_vectors(folder / name, known, 300, header=name.endswith(".vec"))
+            endings = ("", "s", "ed", "ing", "er")
+            known = [f"{word}{ending}" for ending in endings for word in words]
+            make_vectors(folder / name, known[:count], 300, header=name.endswith(".vec"))
 
 
 def run_cells():
@@ -35,20 +34,14 @@ def run_cells():
     begun = section_begun = time.perf_counter()
     import kernel
 
-    training, section, peaks, names = (
-        kernel.number_of_cell("threading.Thread("),
-        "1 Problem, imports",
-        [],
-        {},
-    )
+    training = kernel.number_of_cell("threading.Thread(")
+    section, peaks, names = "1 Problem, imports", [], {}
     for number, cell in enumerate([*kernel.CELLS, {"source": "## ", "cell_type": "markdown"}]):
         now, title = time.perf_counter(), "".join(cell["source"]).partition("\n")[0]
         if title.startswith("## "):
             peaks.append(peak_memory())
-            print(
-                f"  {section:30} {now - section_begun:7.1f} s {peaks[-1]:7,.0f} MB at the peak",
-                flush=True,
-            )
+            seconds = now - section_begun
+            print(f"  {section:30} {seconds:7.1f} s {peaks[-1]:7,.0f} MB at the peak", flush=True)
             section, section_begun = title.removeprefix("## "), now
         if cell["cell_type"] == "code":
             with redirect_stdout(StringIO()):
@@ -73,13 +66,11 @@ def main():
     from runs import check_submission  # it imports what run_cells times
 
     report = json.loads((results / "report.json").read_text(encoding="utf-8"))
-    print(
-        f"epochs of each model: {[*map(len, report['losses'].values())]}; {report['stopped_because']}"
-    )
-    megabytes = {path.name: path.stat().st_size / 1e6 for path in (results / "models").iterdir()}
-    print(
-        f"models/ {sum(megabytes.values()):,.0f} MB, {megabytes['vectors.npy']:,.0f} of them vectors.npy"
-    )
+    epochs = [len(losses) for losses in report["losses"].values()]
+    print(f"epochs of each model: {epochs}; {report['stopped_because']}")
+    for pattern in ("*", "vectors_*.npy"):
+        sizes = [path.stat().st_size / 1e6 for path in (results / "models").glob(pattern)]
+        print(f"models/{pattern}: {sum(sizes):,.0f} MB")
     check_submission(results, input_dir)
     print("submission.csv is valid")
 

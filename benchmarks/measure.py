@@ -23,11 +23,9 @@ def parse_arguments(doc, *paths, **others):
     for name in paths:
         parser.add_argument(name, type=Path)
     for name, default in others.items():
-        kind = (
-            {"type": type(default[0]), "nargs": "+"}
-            if isinstance(default, list)
-            else {"type": type(default)}
-        )
+        kind = {"type": type(default)}
+        if isinstance(default, list):
+            kind = {"type": type(default[0]), "nargs": "+"}
         parser.add_argument(f"--{name.replace('_', '-')}", default=default, **kind)
     return parser.parse_args()
 
@@ -35,11 +33,8 @@ def parse_arguments(doc, *paths, **others):
 def print_machine(*packages):
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     versions = [f"{package} {version(package)}" for package in ("numpy", *packages)]
-    print(
-        f"{os.cpu_count()} cores, {gigabytes:.0f} GiB, {date.today()}, Python {platform.python_version()}, ",
-        end="",
-    )
-    print(*versions, sep=", ", flush=True)
+    machine = [f"{os.cpu_count()} cores", f"{gigabytes:.0f} GiB", date.today()]
+    print(*machine, f"Python {platform.python_version()}", *versions, sep=", ", flush=True)
 
 
 def peak_memory():
@@ -50,15 +45,14 @@ def peak_memory():
 
 
 def files_of(folder):
-    """KERNEL_INPUT_DIR and, where word vectors (.txt, .vec) lie beside the comments, KERNEL_VECTOR_FILES, as a dict."""
-    vectors = [
-        str(path) for ending in ("*.txt", "*.vec") for path in sorted(Path(folder).glob(ending))
-    ]
+    """The settings, as a dict, that read a folder and the word vectors (.txt, .vec) in it."""
+    folder = Path(folder)
+    vectors = [str(path) for path in [*sorted(folder.glob("*.txt")), *sorted(folder.glob("*.vec"))]]
     return {"input_dir": folder} | ({"vector_files": ":".join(vectors)} if vectors else {})
 
 
 def run_notebook(last, settings, first="import os"):
-    """Run the notebook's cells in the module `kernel`, from the one that holds a text to the one that holds another."""
+    """Run cells of the notebook in the module `kernel`, from that with one text to another."""
     import kernel
     from runs import environment_of
 

@@ -1,7 +1,8 @@
 """Do the tests notice? python benchmarks/mutations.py [NUMBER …]
 
-Puts one mistake at a time into a copy of the notebook, each one that a person could make, runs the tests that should
-notice it, and prints which one did. The exit status is the number of mistakes that none did.
+Puts one mistake at a time into a copy of the notebook, each one that a person could make, runs the
+tests that should notice it, and prints which one did. The exit status is the number of mistakes
+that none did.
 """
 
 import json
@@ -15,100 +16,197 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parent.parent
 PARTS = ("kernel.ipynb", "kernel-metadata.json", "pyproject.toml", "tests", "embeddings")
 PARTS += ("Makefile", "README.md", "on_kaggle.py")  # which tests read
-# the mistake | the tests that should notice it; what stands in the notebook => what somebody writes there
+# the mistake | the tests that should notice it, what stands in the notebook, what somebody writes
 MUTATIONS = r"""
 BPSN among the rows of BNSP | metric
-    "bpsn_auc": auc(toxic_without, harmless_with) => "bpsn_auc": auc(toxic_with, harmless_without)
+- "bpsn_auc": auc(toxic_without, harmless_with)
++ "bpsn_auc": auc(toxic_with, harmless_without)
 ties count as right | metric
-    np.cumsum(lower) - lower / 2 => np.cumsum(lower)
+- np.cumsum(lower) - lower / 2
++ np.cumsum(lower)
 half of the raters is not toxic | sections
-    toxic = (train["target"] >= 0.5) => toxic = (train["target"] > 0.5)
+- toxic = (train["target"] >= 0.5)
++ toxic = (train["target"] > 0.5)
 half of the raters do not mention | comments
-    if name in train]] >= 0.5 => if name in train]] > 0.5
+- mentioned = train[known] >= 0.5
++ mentioned = train[known] > 0.5
 test rows as they come | comments broken_input
-    return test.set_index("id").loc[wanted["id"]].reset_index() => return test
+- return test.set_index("id").loc[wanted["id"]].reset_index()
++ return test
 an id twice | broken_input
-    ids.duplicated() => ids == "?"
+- ids.duplicated()
++ ids == "?"
 copies on both sides of the split | holdout
-    np.isin(groups, order => np.isin(np.arange(len(groups)), order
+- np.isin(groups, order[
++ np.isin(np.arange(len(groups)), order[
 the holdout among the rows to fit | sections
-    np.flatnonzero(~held_out) => np.arange(len(train))
+- np.flatnonzero(~held_out)
++ np.arange(len(train))
 comments in a wrong order | sections
-    itertools.chain(train["comment_text"], => itertools.chain(train["comment_text"][::-1],
+- itertools.chain(train["comment_text"],
++ itertools.chain(train["comment_text"][::-1],
 the tail of a long comment is lost | tokens
-    tokens[: max_tokens - tail] + tokens[-tail:] => tokens[:max_tokens]
+- tokens[: max_tokens - tail] + tokens[-tail:]
++ tokens[:max_tokens]
 vectors of the word before | vectors
-    columns[-1][number] = => columns[-1][number - 1] =
+- column[number] = np.clip(
++ column[number - 1] = np.clip(
 padding is a word | batches
-    mode="clip") * (column < lengths) => mode="clip") * (column <= lengths)
+- mode="clip") * (column < lengths)
++ mode="clip") * (column <= lengths)
 the same replacements in each batch | batches
-    default_rng([self.swap_seed, number]) => default_rng(self.swap_seed)
+- swap_identity_terms(tokens, self.identity_terms, generator)
++ swap_identity_terms(tokens, self.identity_terms, np.random.default_rng(0))
 terms are not swapped | batches
-    swapped[places] = generator => tokens[places] = generator
-reversed is not put back | model
-    [forward, reverse(backward, places)] => [forward, backward]
+- swapped[places] = generator
++ tokens[places] = generator
+reversed is not put back | scorer
+- back = np.take_along_axis(back, backwards, axis=1)
++ back = back * 1
+padding is read | model
+- both(sequence, mask=is_word)
++ both(sequence)
 padding counts in the mean | model
-    ops.sum(ops.where(is_word, sequence, 0.0), axis=1) => ops.sum(sequence, axis=1)
+- GlobalAveragePooling1D()(sequence, mask=is_word)
++ GlobalAveragePooling1D()(sequence)
 an unknown label is 0 | model
-    ops.mean(ops.where(known, losses, 0.0) => ops.mean(losses
+- ops.mean(ops.where(known, losses, 0.0)
++ ops.mean(losses
 pairs that weigh a tenth | model
-    PAIRS_WEIGHT = 0.3 => PAIRS_WEIGHT = 0.03
+- PAIRS_WEIGHT = 0.3
++ PAIRS_WEIGHT = 0.03
 the pairs the wrong way round | model
-    ops.softplus(ops.transpose(logits) - logits) => ops.softplus(logits - ops.transpose(logits))
+- ops.softplus(ops.transpose(logits) - logits)
++ ops.softplus(logits - ops.transpose(logits))
 the state's bias of a GRU is forgotten | scorer
-    h @ recurrent_kernel + bias[1:].sum(axis=0) => h @ recurrent_kernel
+- h @ state_kernel + state_bias
++ h @ state_kernel
 of a long text only the first piece is scored | scorer
-    [*range(0, last, -(-size // 2)), last]] => [0]]
+- [*range(0, last, -(-size // 2)), last]]
++ [0]]
 one network answers for all | scorer
-    for network in weights) / len(weights) => for network in weights[:1])
-the calibration turns the order round | scorer evaluation
-    sigmoid(b - a * np.log( => sigmoid(b + a * np.log(
+- for network in weights) / len(weights)
++ for network in weights[:1])
+the calibration turns the order round | scorer
+- np.exp(-a * np.log(
++ np.exp(a * np.log(
 the last weights in place of their average | training
-    {"use_ema": True, => {"use_ema": False,
+- adam.finalize_variable_values(model.trainable_variables)
++ pass
 an average that forgets ten times as fast | training
-    min(100, max(2, len(batches) / 4)) => min(10, max(2, len(batches) / 40))
+- np.clip(steps / 20, 2, LONGEST_MEMORY)
++ np.clip(steps / 200, 2, LONGEST_MEMORY)
 no weight decay | training
-    weight_decay=1e-3 => weight_decay=0.0
-a gradient that comes as slices | training
-    ops.take(self.embeddings * 1, tokens => ops.take(self.embeddings, tokens
+- weight_decay=1e-3
++ weight_decay=0.0
+a gradient that comes as slices | model
+- ops.take(self.embeddings * 1, tokens
++ ops.take(self.embeddings, tokens
 trained words in every model | training
-    ensemble.frequent_words * (number % 2) => ensemble.frequent_words
+- ensemble.frequent_words * (number % 2)
++ ensemble.frequent_words
 scores in another order than their ids | training
-    ensemble.ids, test_scores) => ensemble.ids, test_scores[::-1])
+- self.ids, best[len(self.toxic) :])
++ self.ids, best[len(self.toxic) :][::-1])
 all models have one seed | training
-    random.seed(settings.seed + number) => random.seed(settings.seed)
+- random.seed(f"{settings.seed} {number}")
++ random.seed(settings.seed)
 scores in the order of the batches | training
-    scores[batches.order] = sigmoid( => scores[np.sort(batches.order)] = sigmoid(
-every epoch draws alike | training
-    on_epoch_end=lambda *_: batches.draw() => on_epoch_end=lambda *_: None
+- logits[places] = forward(
++ logits[np.sort(places)] = forward(
+every epoch draws alike | batches
+- rows = generator.permutation(self.rows)
++ rows = np.random.default_rng(0).permutation(self.rows)
 no model learns the test comments | training
-    make_batches(settings.seed + number, labels, extra) => make_batches(settings.seed + number, labels)
-the clock does not end a training | training limits
-    max(self.steps / self.planned_steps, elapsed / left if left > 0 else 1) => self.steps / self.planned_steps
+- return model, with_scores(ensemble.data, rows, scores)
++ return model, ensemble.data
+the clock does not end a training | training
+- max(self.steps / self.planned_steps, by_clock)
++ self.steps / self.planned_steps
 another model is begun too late | training
-    ensemble.deadline - ANOTHER => ensemble.deadline + ANOTHER
-networks of other comments are taken over | training run
-    cells_of(code), data]) => cells_of(code)])
+- begun + ANOTHER * longest > deadline
++ begun - ANOTHER * longest > deadline
+networks of other comments are taken over | training
+- joblib.hash([learned, versions, code])
++ joblib.hash([versions, code])
 the time limit is passed | limits
-    deadline = end - min(120, => deadline = end + min(120,
+- deadline = end - min(
++ deadline = end + min(
 a GPU gets the time of a CPU | settings
-    KAGGLE_SECONDS[devices[0][:3]] => KAGGLE_SECONDS["cpu"]
+- KAGGLE_SECONDS[devices[0][:3]]
++ KAGGLE_SECONDS["cpu"]
 comments are printed by default | sections
-    show_comments = is_sample or => show_comments = True or
+- show_comments = is_sample or
++ show_comments = True or
 intervals of 90 % | metric evaluation
-    [0.025, 0.975] => [0.05, 0.95]
+- [0.025, 0.975]
++ [0.05, 0.95]
 another model's predictions in the order of its file | evaluation
-    frame.set_index("id")["prediction"].reindex(ids) => frame["prediction"].iloc[: len(ids)].set_axis(ids)
+- frame.set_index("id")["prediction"].reindex(ids)
++ frame["prediction"].iloc[: len(ids)].set_axis(ids)
 terms are not replaced | ask
-    listed.sub(term, comment) => comment
+- [LISTED.sub(term, comment) for
++ [comment for
 thresholds from the half they are tried on | run
-    (holdout_toxic[~measured], folder_shares["toxicity"][~measured]) => (holdout_toxic, folder_shares["toxicity"])
-no calibration in the folder | run
-    description["calibration"] = [fit_calibration => description["fitted"] = [fit_calibration
+- (holdout_toxic[~measured], shares[~measured])
++ (holdout_toxic, shares)
+no calibration in the folder | evaluation
+- calibrations.append([fit_calibration(*pair) for pair in pairs])
++ calibrations.append([[1.0, 0.0] for pair in pairs])
 gaps of another model | run
-    .join(figures[model].unstack() => .join(figures["TF-IDF"].unstack()
+- figures.loc[name, BIAS_AUCS + EQUALITY_GAPS]
++ figures.loc["TF-IDF", BIAS_AUCS + EQUALITY_GAPS]
 held-out scores under other ids | run
-    train["id"].to_numpy()[holdout_rows], "toxic" => train["id"].to_numpy()[: len(holdout_rows)], "toxic"
+- pd.DataFrame({"id": holdout["id"],
++ pd.DataFrame({"id": train["id"][: len(holdout)],
+a network of a few steps counts | training
+- schedule.steps < min(FEWEST_STEPS, steps_of_epoch)
++ schedule.steps < 1
+networks that the holdout ranks below TF-IDF are submitted | training
+- self.figure_of(best) <= self.figure_of(self.baseline_scores)
++ np.isnan(best).any()
+the holdout is learned with scores | training
+- settings, rows = ensemble.settings, ensemble.test_rows
++ settings, rows = ensemble.settings, np.append(ensemble.holdout_rows, ensemble.test_rows)
+whom nobody was asked about is background | model
+- labels[:, 1:] == 1, labels[:, 1:] >= 0
++ labels[:, 1:] == 1, ops.ones_like(toxic)
+what filled the disk stays | submission limits
+- part.unlink()
++ pass
+a finished run is overwritten at once | run
+- if not has_results(settings.output_dir, test["id"]):
++ if True:
+an earlier report stays beside another submission | submission
+- (folder / name).unlink(missing_ok=True)
++ pass
+the average keeps the start where the clock ends a training | training
+- steps = self.steps / progress
++ steps = self.planned_steps
+a network that was stopped counts | training
+- if ensemble.stop.is_set():
++ if False:
+a loss that is no number is seen after the epoch | training
+- if stop.is_set() or not np.isfinite(of_epoch[-1]):
++ if stop.is_set():
+runs of neighbouring seeds share networks | training
+- random.seed(f"{settings.seed} {number}")
++ random.seed(settings.seed + number)
+a folder hides a file of vectors | settings
+- if path.is_file()]  # no folder
++ if path.exists()]  # no folder
+a column of few numbers is erased | vectors
+- np.abs(column[column != 0]
++ np.abs(column[column == column]
+the first model sees one class | sections
+- by_class = np.argsort(toxic, kind="stable")
++ by_class = np.arange(len(toxic))
+one network has the calibration of all | scorer
+- run["calibrations"][len(weights) - 1]
++ run["calibrations"][-1]
+a stop leaves the network in training to the end | training
+- if stop.is_set() or not
++ if not
 """
 
 
@@ -126,16 +224,11 @@ def mutate(folder, old, new):
 
 
 def noticed_by(folder, names):
-    """The first test that fails, or None. `run` is the notebook's own run with nbval and the tests that look at it."""
+    """The first test that fails, or None. `run`: nbval's run, and the tests that look at it."""
     files = [f"tests/test_{name}.py" for name in names.split()]
     if "run" in names.split():
-        files += [
-            "--nbval",
-            "--nbval-current-env",
-            "--nbval-sanitize-with",
-            "tests/outputs.cfg",
-            "kernel.ipynb",
-        ]
+        nbval = "--nbval --nbval-current-env --nbval-sanitize-with tests/outputs.cfg kernel.ipynb"
+        files = nbval.split() + files
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     failed = re.search(r"^(?:FAILED|ERROR) ([^\s[]+)", done.stdout, re.MULTILINE)
@@ -143,7 +236,7 @@ def noticed_by(folder, names):
 
 
 def main():
-    mutations = re.findall(r"^(\S.*) \| (.+)\n {4}(.+) => (.+)$", MUTATIONS, re.MULTILINE)
+    mutations = re.findall(r"^(\w.*) \| (.+)\n- (.+)\n\+ (.+)$", MUTATIONS, re.MULTILINE)
     chosen = [int(number) for number in sys.argv[1:]] or range(1, len(mutations) + 1)
     unnoticed = 0
     for number in chosen:

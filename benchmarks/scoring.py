@@ -1,10 +1,11 @@
 """What scoring new text costs: python benchmarks/scoring.py MODELS COMMENTS.csv [--rows 20000]
 
-MODELS: the folder models/ of a run. COMMENTS.csv: with a column comment_text. All on one core, comments a second
+MODELS: the folder models/ of a run. COMMENTS.csv: with a column comment_text. All on one core,
+comments a second
 
 - in Python, of all networks, of the best one, and of a network of RoBERTa-base's size;
-- through the shell, of the best network, with the memory at the peak: of a csv of so many rows, made of these comments
-  again and again, and of a tenth of it.
+- through the shell, of the best network, with the memory at the peak: of a csv of so many rows,
+  made of these comments again and again, and of a tenth of it.
 """
 
 import csv
@@ -23,9 +24,8 @@ import numpy as np
 
 
 def make_roberta():
-    """A network of RoBERTa-base's size with random weights, as a function of texts: {label: list}, as load gives it.
-
-    Of as many tokens as it would cut a text into, by a rule of thumb: four for three words.
+    """A network of RoBERTa-base's size with random weights, as a function of texts, as load gives
+    it: {label: list}. Of as many tokens as it would cut a text into: four for three words.
     """
     from keras import Input, Model, layers
 
@@ -58,10 +58,8 @@ def score_in_python(models, comments):
     for name, score in [*ways.items()] * 2:  # in turn, since machines are shared
         begun = time.perf_counter()
         score(comments)
-        print(
-            f"{name}: {len(comments) / (time.perf_counter() - begun):.0f} comments a second",
-            flush=True,
-        )
+        a_second = len(comments) / (time.perf_counter() - begun)
+        print(f"{name}: {a_second:.0f} comments a second", flush=True)
 
 
 def score_in_shell(models, comments, rows):
@@ -73,17 +71,14 @@ def score_in_shell(models, comments, rows):
         writer.writerow(["comment_text"])
         writer.writerows([comment] for comment in itertools.islice(itertools.cycle(comments), rows))
         file.seek(0)
-        begun, command = (
-            time.perf_counter(),
-            [sys.executable, models / "toxicity.py", "--networks", "1"],
-        )
+        begun = time.perf_counter()
+        command = [sys.executable, models / "toxicity.py", "--networks", "1"]
         process = subprocess.Popen(command, stdin=file, stdout=scores, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - begun
     assert status == 0
-    print(
-        f"{rows:,} through the shell: {rows / seconds:.0f} a second, {usage.ru_maxrss / 1024:.0f} MB at the peak"
-    )
+    speed, memory = f"{rows / seconds:.0f} a second", f"{usage.ru_maxrss / 1024:.0f} MB at the peak"
+    print(f"{rows:,} through the shell: {speed}, {memory}")
 
 
 def main():

@@ -1,8 +1,9 @@
 """A stand-in for the competition's data, of any size, which full_size.py writes.
 
-The words mean nothing, but their number, lengths and frequencies are like the competition's: words a comment are
-log-normal with a mean of about 51, at most 1,000 characters; word frequencies follow Zipf's law, and 1.8 million
-comments hold about 400,000 distinct words. Vector files come in GloVe's and in fastText's format.
+The words mean nothing, but their number, lengths and frequencies are like the competition's: words
+a comment are log-normal with a mean of about 51, at most 1,000 characters; word frequencies follow
+Zipf's law, and 1.8 million comments hold about 400,000 distinct words. Vector files come in GloVe's
+and in fastText's format.
 """
 
 import csv
@@ -15,10 +16,8 @@ import numpy as np
 from make_sample import COLUMNS  # the competition's 45 columns in their order
 
 WORDS = 600_000  # those that can occur
-LETTERS, END_OF_SENTENCE = (
-    np.array([*"etaoinshrdlucmfwypvbgkjqxz"]),
-    [".", ".", ".", ",", ",", "!", "?", "..."],
-)
+LETTERS = np.array([*"etaoinshrdlucmfwypvbgkjqxz"])
+END_OF_SENTENCE = [".", ".", ".", ",", ",", "!", "?", "..."]
 IDENTITIES = COLUMNS[COLUMNS.index("asian") : COLUMNS.index("created_date")]
 
 
@@ -29,28 +28,22 @@ def make_words(generator, count=WORDS):
         lengths = np.clip(generator.poisson(2 + 0.45 * np.log2(2 + len(words)), 50_000), 1, 20)
         letters = "".join(generator.choice(LETTERS, lengths.sum(), p=frequency / frequency.sum()))
         ends = np.cumsum(lengths)
-        words.update(
-            dict.fromkeys(
-                letters[end - length : end] for end, length in zip(ends, lengths, strict=True)
-            )
-        )
+        made = [letters[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        words.update(dict.fromkeys(made))
     return list(words)[:count]
 
 
 def make_comments(generator, words, rows):
-    """Yield comments, str: log-normal lengths, Zipf frequencies, some punctuation, cut at 1,000 characters."""
+    """Yield comments, str, of at most 1,000 characters: log-normal lengths, some punctuation."""
     rank = np.arange(len(words))
-    frequency = (
-        1 / (rank + 2.7) / (1 + rank / 5_000)
-    )  # Zipf's law, and its steeper tail beyond the common words
+    # Zipf's law, and its steeper tail beyond the common words
+    frequency = 1 / (rank + 2.7) / (1 + rank / 5_000)
     cumulative = np.cumsum(frequency / frequency.sum())
     for start in range(0, rows, 10_000):
-        lengths = np.clip(
-            np.exp(generator.normal(3.62, 0.95, min(10_000, rows - start))).astype(int), 1, 400
-        )
-        drawn = np.searchsorted(cumulative, generator.random(lengths.sum())).clip(
-            max=len(words) - 1
-        )
+        lengths = np.exp(generator.normal(3.62, 0.95, min(10_000, rows - start)))
+        lengths = lengths.astype(int).clip(1, 400)
+        drawn = np.searchsorted(cumulative, generator.random(lengths.sum()))
+        drawn = drawn.clip(max=len(words) - 1)
         marks = generator.integers(len(END_OF_SENTENCE), size=len(lengths))
         for end, length, mark in zip(np.cumsum(lengths), lengths, marks, strict=True):
             text = [words[i] for i in drawn[end - length : end]]
@@ -60,51 +53,48 @@ def make_comments(generator, words, rows):
 
 def make_rows(generator, words, rows):
     """Yield the rows of train.csv: one of five has identity labels, and mentions one."""
-    shares, raters = (
-        np.round(generator.beta(0.3, 1.8, (rows, 4)), 6),
-        generator.integers(3, 12, rows),
-    )
-    annotated, mentioned = (
-        generator.random(rows) < 0.22,
-        generator.integers(len(IDENTITIES), size=rows),
-    )
+    shares = np.round(generator.beta(0.3, 1.8, (rows, 4)), 6)
+    raters = generator.integers(3, 12, rows)
+    annotated = generator.random(rows) < 0.22
+    mentioned = generator.integers(len(IDENTITIES), size=rows)
     for row, comment in enumerate(make_comments(generator, words, rows)):
         values = dict.fromkeys(COLUMNS, 0) | dict.fromkeys(IDENTITIES, 0 if annotated[row] else "")
         values |= zip(("target", "insult", "obscene", "threat"), shares[row], strict=True)
         values |= {IDENTITIES[mentioned[row]]: 1} if annotated[row] else {}
-        yield (
-            values | {"id": row, "comment_text": comment, "toxicity_annotator_count": raters[row]}
-        ).values()
+        values |= {"id": row, "comment_text": comment, "toxicity_annotator_count": raters[row]}
+        yield values.values()
 
 
 def make_competition(folder, rows, seed=2019):
-    """Write train.csv of so many rows, test.csv of a tenth, sample_submission.csv; return the words that may occur."""
+    """Write train.csv of so many rows, test.csv of a tenth, sample_submission.csv.
+
+    Returns the words that may occur.
+    """
     generator = np.random.default_rng(seed)
     words, ids = make_words(generator), range(10_000_000, 10_000_000 + rows // 10)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, header, lines in (
-        ("train.csv", COLUMNS, make_rows(generator, words, rows)),
-        (
-            "test.csv",
-            ["id", "comment_text"],
-            zip(ids, make_comments(generator, words, len(ids)), strict=True),
-        ),
-        ("sample_submission.csv", ["id", "prediction"], ((number, 0.0) for number in ids)),
-    ):
+
+    def write(name, header, lines):
         with (folder / name).open("w", encoding="utf-8", newline="") as output:
             csv.writer(output).writerows(itertools.chain([header], lines))
+
+    comments = make_comments(generator, words, len(ids))
+    write("train.csv", COLUMNS, make_rows(generator, words, rows))
+    write("test.csv", ["id", "comment_text"], zip(ids, comments, strict=True))
+    write("sample_submission.csv", ["id", "prediction"], ((number, 0.0) for number in ids))
     return words
 
 
 def make_vectors(path, words, width, header, seed=2019):
-    """Write word vectors as text, a line a word in shuffled order; with fastText's header or, like GloVe's, without."""
+    """Write word vectors as text, a line a word in shuffled order; with fastText's header or, like
+    GloVe's, without.
+    """
     generator = np.random.default_rng(seed)
     with path.open("w", encoding="utf-8", newline="\n") as output:
         if header:
             output.write(f"{len(words)} {width}\n")
-        numbers = [
-            f"{number:.5f}" for number in generator.normal(0, 0.4, 200_000)
-        ]  # to draw from: formatting is slow
+        # to draw from: formatting is slow
+        numbers = [f"{number:.5f}" for number in generator.normal(0, 0.4, 200_000)]
         starts = generator.integers(len(numbers) - width, size=len(words))
         for word, start in zip(generator.permutation(words), starts, strict=True):
             output.write(f"{word} {' '.join(numbers[start : start + width])}\n")
