@@ -200,13 +200,15 @@ def changes_of(name):
 
 def run_variant(name, settings):
     """The texts; scores of each model, float (models, texts and holdout)."""
-    (others, changes), predict, scores = changes_of(name), kernel.predict, []
+    others, changes = changes_of(name)
+    predict, scores = kernel.predict, []
 
     def predict_more(model, data, rows):
         logits = predict(model, data, rows)
         of_texts = predict(model, data_of(texts["text"]), np.arange(len(texts)))
         of_holdout = logits[: len(kernel.holdout_rows)]
-        scores.append(expit(np.append(of_texts[:, 0], of_holdout[:, 0]), dtype=float))
+        both = np.append(of_texts[:, 0], of_holdout[:, 0])
+        scores.append(expit(both, dtype=float))
         return logits
 
     changes |= {"predict": predict_more, "plot_bias": lambda *_, **__: None}
@@ -242,7 +244,8 @@ def holdout_figures(scores):
 
 def figures(texts, scores):
     """The figures of the scores of texts, then of the holdout, as a dict."""
-    texts, result = texts.assign(score=scores[: len(texts)]), holdout_figures(scores[len(texts) :])
+    result = holdout_figures(scores[len(texts) :])
+    texts = texts.assign(score=scores[: len(texts)])
     for kind in KINDS:
         bias = kernel.term_figures(texts[texts["kind"] == kind].astype({"toxic": bool}))
         result[kind] = bias[kernel.BIAS_AUCS].min(axis=None)
@@ -271,7 +274,8 @@ def print_row(name, texts, scores, default):
 
 
 def refuse_unknown(parser, names):
-    for parts in (name.split(" + ") for name in names):
+    for name in names:
+        parts = name.split(" + ")
         if unknown := set(parts) - set(VARIANTS):
             there = ", ".join(VARIANTS)
             parser.error(f"no such variant: {', '.join(unknown)}. There are: {there}")
@@ -291,7 +295,8 @@ def main(arguments=None):
     refuse_unknown(parser, arguments.variants)
     print_machine("keras", "tensorflow")
     settings = {"holdout_share": 0.3, "models": arguments.models, "epochs": arguments.epochs}
-    settings, default = settings | files_of(arguments.folder), None
+    settings |= files_of(arguments.folder)
+    default = None
     for name in dict.fromkeys(["default", *arguments.variants]):
         with tempfile.TemporaryDirectory() as folder:
             texts, scores = run_variant(name, settings | {"output_dir": folder})

@@ -60,9 +60,9 @@ the same replacements in each batch | batches
 terms are not swapped | batches
 - swapped[places] = generator
 + tokens[places] = generator
-reversed is not put back | scorer
-- back = np.take_along_axis(back, backwards, axis=1)
-+ back = back * 1
+the way back is the way there | scorer
+- [:: -1 if "backward" in name else 1]
++ [::1]
 padding is read | model
 - both(sequence, mask=is_word)
 + both(sequence)
@@ -82,8 +82,8 @@ the state's bias of a GRU is forgotten | scorer
 - h @ state_kernel + state_bias
 + h @ state_kernel
 of a long text only the first piece is scored | scorer
-- [*range(0, last, -(-size // 2)), last]]
-+ [0]]
+- [*range(0, last, (size + 1) // 2), last]
++ [0]
 one network answers for all | scorer
 - for network in weights) / len(weights)
 + for network in weights[:1])
@@ -142,8 +142,8 @@ intervals of 90 % | metric evaluation
 - [0.025, 0.975]
 + [0.05, 0.95]
 another model's predictions in the order of its file | evaluation
-- frame.set_index("id")["prediction"].reindex(ids)
-+ frame["prediction"].iloc[: len(ids)].set_axis(ids)
+- = predictions.reindex(ids).to_numpy()
++ = predictions.iloc[: len(ids)].to_numpy()
 terms are not replaced | ask
 - [LISTED.sub(term, comment) for
 + [comment for
@@ -151,8 +151,8 @@ thresholds from the half they are tried on | run
 - (holdout_toxic[~measured], shares[~measured])
 + (holdout_toxic, shares)
 no calibration in the folder | evaluation
-- calibrations.append([fit_calibration(*pair) for pair in pairs])
-+ calibrations.append([[1.0, 0.0] for pair in pairs])
+- calibrations.append(curves)
++ calibrations.append([[1.0, 0.0] for label in LABELS])
 gaps of another model | run
 - figures.loc[name, BIAS_AUCS + EQUALITY_GAPS]
 + figures.loc["TF-IDF", BIAS_AUCS + EQUALITY_GAPS]

@@ -50,7 +50,8 @@ def prepare(settings, part):
     stays the same.
     """
     run_notebook(SPLIT, settings)
-    kept = kernel.held_out | (np.random.default_rng(0).random(len(kernel.held_out)) < part)
+    drawn = np.random.default_rng(0).random(len(kernel.held_out))
+    kept = kernel.held_out | (drawn < part)
     held_out, kernel.toxic = kernel.held_out[kept], kernel.toxic[kept]
     kernel.train = kernel.train[kept].reset_index(drop=True)
     kernel.mentioned = kernel.mentioned[kept].reset_index(drop=True)
@@ -69,24 +70,30 @@ def train(units, epochs, dropout, number):
         model = kernel.build_model(kernel.pretrained[0], trained_words, units)
     generator = np.random.default_rng([seed, number])
     steps = epochs * len(kernel.data.draw_batches(generator))
-    schedule, rate = kernel.Schedule(steps, np.inf, 0), kernel.settings.learning_rate
+    schedule = kernel.Schedule(steps, deadline=np.inf, steps_to_score=0)
+    rate = kernel.settings.learning_rate
     with redirect_stdout(StringIO()):
         kernel.train_model(model, kernel.data, generator, schedule, rate, Event())
     seconds = time.perf_counter() - begun
-    scores = expit(kernel.predict(model, kernel.data, kernel.holdout_rows)[:, 0], dtype=float)
+    logits = kernel.predict(model, kernel.data, kernel.holdout_rows)
+    scores = expit(logits[:, 0], dtype=float)
     return {"scores": scores, "rows": len(kernel.fit_rows), "seconds": seconds}
 
 
 def print_table(models, first):
     same, rows = ["rows", *GRID], []
-    finals = models[models["variant"] == first].set_index(same)["final"]
-    models["above"] = models["final"] - finals.reindex(models.set_index(same).index).to_numpy()
+    finals = models[models["variant"] == first]
+    finals = finals.set_index(same)["final"]
+    in_order = models.set_index(same).index
+    models["above"] = models["final"] - finals.reindex(in_order).to_numpy()
     for setting, of in models.groupby(SETTING):
-        cells = [f"{of[name].mean():.4f} ± {of[name].sem():.4f}" for name in SHOWN]
+        cells = [str(value) for value in setting]
+        cells += [f"{of[name].mean():.4f} ± {of[name].sem():.4f}" for name in SHOWN]
         cells.append(f"{of['above'].mean():+.4f} ± {of['above'].sem():.4f}")
         average = holdout_figures(np.mean([*of["scores"]], axis=0))
         cells.append(f"{average['final']:.4f}")
-        rows.append([*map(str, setting), *cells, f"{of['seconds'].sum():.0f}"])
+        cells.append(f"{of['seconds'].sum():.0f}")
+        rows.append(cells)
     header = [*SETTING, *SHOWN, f"above {first}", "average", "seconds"]
     for row in (header, ["---"] * len(header), *rows):
         print(f"| {' | '.join(row)} |")
@@ -100,7 +107,8 @@ def fit_curves(models, draws=100):
     """{units: list of the a, b and c of 1 - final score, first as it is, then with the models'
     noise drawn anew}.
     """
-    generator, points = np.random.default_rng(0), models.groupby(["units", "rows"])["final"]
+    generator = np.random.default_rng(0)
+    points = models.groupby(["units", "rows"])["final"]
     noise = np.nan_to_num(np.sqrt(points.var().mean()))
     errors = [1 - models["final"]]
     for _ in range(draws):
@@ -116,10 +124,12 @@ def fit_curves(models, draws=100):
 
 def plot_curves(models, curves, path):
     rows = np.geomspace(models["rows"].min(), COMPETITION)
-    for color, (units, of) in zip(("C0", "C1", "C2", "C3"), models.groupby("units"), strict=False):
-        plt.plot(of["rows"], 1 - of["final"], ".", color=color, label=f"{units} units")
+    for number, (units, of) in enumerate(models.groupby("units")):
+        color, label = f"C{number}", f"{units} units"
+        plt.plot(of["rows"], 1 - of["final"], ".", color=color, label=label)
         if units in curves:
-            plt.plot(rows, curve(rows, *curves[units][0]), color=color)
+            errors = curve(rows, *curves[units][0])
+            plt.plot(rows, errors, color=color)
     plt.gca().set(xscale="log", xlabel="rows to fit", ylabel="1 - final score")
     plt.legend()
     plt.savefig(path)
@@ -129,7 +139,8 @@ def compare_curves(curves):
     """Print how each number of units differs from the one before."""
     errors = {}
     for units, fitted in curves.items():
-        errors[units] = np.array([curve(COMPETITION, *one) for one in fitted])
+        at_end = [curve(COMPETITION, *parameters) for parameters in fitted]
+        errors[units] = np.array(at_end)
     for smaller, larger in itertools.pairwise(errors):
         gain, *drawn = errors[smaller] - errors[larger]
         low, high = np.quantile(drawn, kernel.INTERVAL)
@@ -140,13 +151,13 @@ def compare_curves(curves):
 def train_all(arguments, keep):
     """Train and keep what is not there yet."""
     settings = files_of(arguments.folder) | {"holdout_share": 0.3}
-    grid = [*itertools.product(*(vars(arguments)[name] for name in GRID))]
+    grid = [vars(arguments)[name] for name in GRID]
     for part, variant in itertools.product(arguments.part, arguments.variant):
         of_variant, definitions = changes_of(variant)
         definitions["plot_bias"] = lambda *_, **__: None
         with tempfile.TemporaryDirectory() as folder, patch.multiple(kernel, **definitions):
             prepare(settings | {"output_dir": folder} | of_variant, part)
-            for values in grid:
+            for values in itertools.product(*grid):
                 path = keep / f"{part} {variant} {values}.npz"
                 if not path.exists():
                     setting = dict(zip(GRID, values, strict=True))
@@ -163,12 +174,15 @@ def main():
     train_all(arguments, keep)
     models = []
     for path in keep.glob("*.npz"):
-        model = {name: array[()] for name, array in np.load(path).items()}
+        arrays = np.load(path)
+        model = {name: arrays[name][()] for name in arrays}
         models.append(model | holdout_figures(model["scores"]))
-    models, first = pd.DataFrame(models), arguments.variant[0]
+    models = pd.DataFrame(models)
+    first = arguments.variant[0]
     print_table(models, first)
-    usual = models["dropout"].eq(kernel.SPATIAL_DROPOUT) & models["epochs"].eq(arguments.epochs[-1])
-    usual = models[usual & models["variant"].eq(first)]
+    usual = models[models["variant"] == first]
+    usual = usual[usual["dropout"] == kernel.SPATIAL_DROPOUT]
+    usual = usual[usual["epochs"] == arguments.epochs[-1]]
     if len(usual):
         curves = fit_curves(usual)
         plot_curves(usual, curves, keep / "scaling.png")

@@ -17,51 +17,66 @@ from make_sample import COLUMNS  # the competition's 45 columns in their order
 
 WORDS = 600_000  # those that can occur
 LETTERS = np.array([*"etaoinshrdlucmfwypvbgkjqxz"])
-END_OF_SENTENCE = [".", ".", ".", ",", ",", "!", "?", "..."]
-IDENTITIES = COLUMNS[COLUMNS.index("asian") : COLUMNS.index("created_date")]
+END_OF_SENTENCE = ". . . , , ! ? ...".split()
+RATED = ["target", "insult", "obscene", "threat"]
+first, behind = COLUMNS.index("asian"), COLUMNS.index("created_date")
+IDENTITIES = COLUMNS[first:behind]
 
 
 def make_words(generator, count=WORDS):
     """Distinct made-up words, list of str: short ones first, as frequent words are short."""
-    words, frequency = {}, 1 / np.arange(1.5, len(LETTERS) + 1.5)
+    words = {}
+    frequency = 1 / (1.5 + np.arange(len(LETTERS)))
+    frequency /= frequency.sum()
     while len(words) < count:
-        lengths = np.clip(generator.poisson(2 + 0.45 * np.log2(2 + len(words)), 50_000), 1, 20)
-        letters = "".join(generator.choice(LETTERS, lengths.sum(), p=frequency / frequency.sum()))
-        ends = np.cumsum(lengths)
-        made = [letters[end - length : end] for end, length in zip(ends, lengths, strict=True)]
-        words.update(dict.fromkeys(made))
+        mean_length = 2 + 0.45 * np.log2(2 + len(words))
+        lengths = generator.poisson(mean_length, 50_000).clip(1, 20)
+        letters = "".join(generator.choice(LETTERS, lengths.sum(), p=frequency))
+        start = 0
+        for end in np.cumsum(lengths):
+            words[letters[start:end]] = True
+            start = end
     return list(words)[:count]
 
 
 def make_comments(generator, words, rows):
     """Yield comments, str, of at most 1,000 characters: log-normal lengths, some punctuation."""
     rank = np.arange(len(words))
-    # Zipf's law, and its steeper tail beyond the common words
-    frequency = 1 / (rank + 2.7) / (1 + rank / 5_000)
+    frequency = 1 / (rank + 2.7)  # Zipf's law
+    frequency /= 1 + rank / 5_000  # and its steeper tail beyond the common words
     cumulative = np.cumsum(frequency / frequency.sum())
-    for start in range(0, rows, 10_000):
-        lengths = np.exp(generator.normal(3.62, 0.95, min(10_000, rows - start)))
+    for done in range(0, rows, 10_000):
+        few = min(10_000, rows - done)
+        lengths = np.exp(generator.normal(3.62, 0.95, few))
         lengths = lengths.astype(int).clip(1, 400)
         drawn = np.searchsorted(cumulative, generator.random(lengths.sum()))
         drawn = drawn.clip(max=len(words) - 1)
-        marks = generator.integers(len(END_OF_SENTENCE), size=len(lengths))
-        for end, length, mark in zip(np.cumsum(lengths), lengths, marks, strict=True):
-            text = [words[i] for i in drawn[end - length : end]]
-            text[length // 2] += END_OF_SENTENCE[mark]
-            yield (" ".join(text).capitalize() + ".")[:1000]
+        marks = generator.choice(END_OF_SENTENCE, few)
+        start = 0
+        for end, mark in zip(np.cumsum(lengths), marks, strict=True):
+            text = [words[place] for place in drawn[start:end]]
+            text[len(text) // 2] += mark
+            start = end
+            comment = " ".join(text).capitalize()
+            yield f"{comment}."[:1000]
 
 
 def make_rows(generator, words, rows):
     """Yield the rows of train.csv: one of five has identity labels, and mentions one."""
-    shares = np.round(generator.beta(0.3, 1.8, (rows, 4)), 6)
+    shares = generator.beta(0.3, 1.8, (rows, 4)).round(6)
     raters = generator.integers(3, 12, rows)
     annotated = generator.random(rows) < 0.22
     mentioned = generator.integers(len(IDENTITIES), size=rows)
     for row, comment in enumerate(make_comments(generator, words, rows)):
-        values = dict.fromkeys(COLUMNS, 0) | dict.fromkeys(IDENTITIES, 0 if annotated[row] else "")
-        values |= zip(("target", "insult", "obscene", "threat"), shares[row], strict=True)
-        values |= {IDENTITIES[mentioned[row]]: 1} if annotated[row] else {}
-        values |= {"id": row, "comment_text": comment, "toxicity_annotator_count": raters[row]}
+        values = dict.fromkeys(COLUMNS, 0)
+        values["id"] = row
+        values["comment_text"] = comment
+        values["toxicity_annotator_count"] = raters[row]
+        values |= zip(RATED, shares[row], strict=True)
+        if annotated[row]:
+            values[IDENTITIES[mentioned[row]]] = 1
+        else:
+            values |= dict.fromkeys(IDENTITIES, "")
         yield values.values()
 
 
@@ -71,7 +86,8 @@ def make_competition(folder, rows, seed=2019):
     Returns the words that may occur.
     """
     generator = np.random.default_rng(seed)
-    words, ids = make_words(generator), range(10_000_000, 10_000_000 + rows // 10)
+    words = make_words(generator)
+    ids = range(10_000_000, 10_000_000 + rows // 10)
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(name, header, lines):
@@ -94,7 +110,9 @@ def make_vectors(path, words, width, header, seed=2019):
         if header:
             output.write(f"{len(words)} {width}\n")
         # to draw from: formatting is slow
-        numbers = [f"{number:.5f}" for number in generator.normal(0, 0.4, 200_000)]
+        drawn = generator.normal(0, 0.4, 200_000)
+        numbers = [f"{number:.5f}" for number in drawn]
         starts = generator.integers(len(numbers) - width, size=len(words))
         for word, start in zip(generator.permutation(words), starts, strict=True):
-            output.write(f"{word} {' '.join(numbers[start : start + width])}\n")
+            vector = " ".join(numbers[start : start + width])
+            output.write(f"{word} {vector}\n")
