@@ -30,7 +30,6 @@ BIAS = {
     "christian": (0.878645833333, 0.867557803468, 0.83678057554),
 }
 AUCS = ["subgroup_auc", "bpsn_auc", "bnsp_auc"]
-BOTH = (False, True)
 
 
 @pytest.fixture
@@ -42,134 +41,75 @@ def parts_of(frame):
     """toxic, scores and mentioned, as the notebook takes them."""
     toxic = frame["target"] >= 0.5
     mentioned = frame[list(BIAS)] >= 0.5
-    return toxic.to_numpy(), frame[["p"]], mentioned
+    return toxic.to_numpy(), frame["p"], mentioned
 
 
-def tables(toxic, scores, mentioned):
-    """Bias table, DataFrame (identities, figures), and parts of the score, Series, of the one
-    model.
-    """
+def tables(frame):
+    """Bias table, DataFrame (identities, figures), and parts of the score, Series."""
     with warnings.catch_warnings():
         # what cannot be computed is NaN, and no riddle on the screen
         warnings.simplefilter("error")
-        figures = kernel.all_figures(toxic, scores, mentioned)
-    (model,) = scores
-    figures = figures.loc[model]
+        figures = kernel.model_figures(*parts_of(frame))
     return figures.drop("all"), figures.loc["all", kernel.SCORE_PARTS]
 
 
-def test_every_identity_of_the_competition_is_scored():
-    assert sorted(kernel.IDENTITIES) == sorted(BIAS)
-
-
-def test_organisers_small_example():
-    scores = {
-        (False, False): [0.1, 0.2, 0.3],
-        (False, True): [0.21, 0.31, 0.55],
-        (True, False): [0.5, 0.8, 0.9],
-        (True, True): [0.4, 0.6, 0.71],
-    }
-    toxic, mentioned = np.repeat(list(scores), 3, axis=0).T
-    ranks = kernel.dense_ranks(np.concatenate(list(scores.values())))
-    expected = {
-        "subgroup_auc": 0.888888888888889,
-        "bpsn_auc": 0.888888888888889,
-        "bnsp_auc": 1.0,
-        "negative_aeg": 0.3888888888888889,
-        "positive_aeg": -0.2777777777777778,
-    }
-    figures = kernel.bias_metrics(toxic, ranks, mentioned)
-    assert figures == pytest.approx(expected, abs=1e-15)
-
-
 def test_organisers_score_of_the_reference_frame(frame):
-    bias, score = tables(*parts_of(frame))
+    bias, score = tables(frame)
     assert score["final_score"] == pytest.approx(FINAL_SCORE, abs=1e-14)
     assert score["overall_auc"] == pytest.approx(OVERALL_AUC, abs=1e-14)
     for identity, aucs in BIAS.items():
         assert bias.loc[identity, AUCS].tolist() == pytest.approx(aucs, abs=6e-13)
 
 
-def mean_of_others(column, without):
-    """Power mean, p = -5, of the organisers' AUCs of all identities but one."""
-    values = [aucs[column] for identity, aucs in BIAS.items() if identity != without]
-    powers = [value**-5 for value in values]
-    return np.mean(powers) ** (-1 / 5)
-
-
-def test_identity_that_no_row_mentions_is_left_out(frame):
-    bias, score = tables(*parts_of(frame.assign(black=np.nan)))
-    assert bias.loc["black"].isna().all()
-    parts = [mean_of_others(column, without="black") for column in range(3)]
-    assert score[AUCS].tolist() == pytest.approx(parts, abs=1e-12)
-    assert score["final_score"] == pytest.approx((OVERALL_AUC + sum(parts)) / 4, abs=1e-12)
-
-
-def test_identity_with_harmless_rows_only_keeps_the_auc_that_it_has(frame):
+def test_an_auc_that_cannot_be_computed_is_no_part_of_its_mean(frame):
+    """No row mentions white, no toxic one black."""
+    frame["white"] = np.nan
     frame.loc[frame["black"] >= 0.5, "target"] = 0.0
-    bias, score = tables(*parts_of(frame))
+    bias, score = tables(frame)
+    assert bias.loc["white"].isna().all()
+    assert bias.loc["black", ["subgroup_auc", "bnsp_auc"]].isna().all()
     organisers = 0.653575388027
     assert bias.loc["black", "bpsn_auc"] == pytest.approx(organisers, abs=6e-13)
-    assert bias.loc["black", ["subgroup_auc", "bnsp_auc"]].isna().all()
-    for name in AUCS:
-        assert score[name] == pytest.approx(pmean(bias[name].dropna(), -5), abs=1e-12)
+    parts = [pmean(bias[name].dropna(), -5) for name in AUCS]
+    assert score[AUCS].tolist() == pytest.approx(parts, abs=1e-12)
+    mean = np.mean([score["overall_auc"], *parts])
+    assert score["final_score"] == pytest.approx(mean, abs=1e-12)
 
 
 @pytest.mark.parametrize("target", [0.0, 1.0])
 def test_rows_of_one_class_have_no_score(frame, target):
-    bias, score = tables(*parts_of(frame.assign(target=target)))
+    bias, score = tables(frame.assign(target=target))
     assert bias[AUCS].isna().all(axis=None)
     assert score.isna().all()
 
 
 def test_rows_without_any_identity_have_an_overall_auc_and_no_score(frame):
     frame[list(BIAS)] = np.nan
-    _, score = tables(*parts_of(frame))
+    _, score = tables(frame)
     assert score["overall_auc"] == pytest.approx(OVERALL_AUC, abs=1e-14)
     assert score[[*AUCS, "final_score"]].isna().all()
 
 
-@pytest.mark.parametrize(
-    ("prediction", "value"),
-    [
-        (lambda target: 0 * target, 0.5),
-        (lambda target: target >= 0.5, 1),
-        (lambda target: target < 0.5, 0),
-    ],
-)
-def test_constant_perfect_and_reversed_predictions(frame, prediction, value):
-    frame["p"] = prediction(frame["target"]).astype(float)
-    bias, score = tables(*parts_of(frame))
-    assert (bias[AUCS] == value).all(axis=None)
-    assert score.tolist() == pytest.approx([value] * 5, abs=1e-15)
+def test_predictions_the_wrong_way_round_score_nothing(frame):
+    frame["p"] = 1 - frame["target"]
+    bias, score = tables(frame)
+    assert (bias[AUCS] == 0).all(axis=None)
+    assert (score == 0).all()
 
 
 def test_prediction_that_is_not_a_number_is_refused(frame):
     frame.loc[[3, 8], "p"] = np.nan
     with pytest.raises(ValueError, match="2 of 400 .*NaN"):
-        tables(*parts_of(frame))
-
-
-def test_models_side_by_side_get_what_each_gets_alone(frame):
-    toxic, _, mentioned = parts_of(frame)
-    scores = pd.DataFrame({"worse": frame["p"].round(1), "better": frame["p"] + frame["target"]})
-    figures = kernel.all_figures(toxic, scores, mentioned)
-    assert list(figures.index.unique("model")) == ["worse", "better"]
-    for model in scores:
-        alone = kernel.all_figures(toxic, scores[[model]], mentioned)
-        pd.testing.assert_frame_equal(figures.loc[[model]], alone)
+        tables(frame)
 
 
 @st.composite
 def comments(draw):
     """toxic, bool (rows,); scores, float (rows,), with many ties; mentioned, bool (rows,)."""
-    rows = draw(st.integers(1, 40))
-    columns = []
-    for values in (BOTH, range(13), BOTH):
-        column = st.lists(st.sampled_from(values), min_size=rows, max_size=rows)
-        columns.append(np.array(draw(column)))
-    toxic, scores, mentioned = columns
-    return toxic, scores / 12, mentioned
+    row = st.tuples(st.booleans(), st.integers(0, 12), st.booleans())
+    rows = draw(st.lists(row, min_size=1, max_size=40))
+    toxic, scores, mentioned = np.array(rows).T
+    return toxic.astype(bool), scores / 12, mentioned.astype(bool)
 
 
 def sklearn_auc(toxic, scores):
@@ -190,8 +130,8 @@ def figures_from_outside(toxic, scores, mentioned):
     """The figures of one identity by their definitions, from scikit-learn and SciPy. Arguments as
     from comments.
     """
-    bpsn = (mentioned & ~toxic) | (~mentioned & toxic)
-    bnsp = (mentioned & toxic) | (~mentioned & ~toxic)
+    bpsn = mentioned != toxic
+    bnsp = mentioned == toxic
     return {
         "subgroup_auc": sklearn_auc(toxic[mentioned], scores[mentioned]),
         "bpsn_auc": sklearn_auc(toxic[bpsn], scores[bpsn]),
@@ -201,7 +141,20 @@ def figures_from_outside(toxic, scores, mentioned):
     }
 
 
-@given(comments=comments())
+def score_from_outside(toxic, scores, mentioned):
+    """What model_figures gives, but from scikit-learn and SciPy."""
+    figures = {}
+    for name, of in mentioned.items():
+        figures[name] = figures_from_outside(toxic, scores, of.to_numpy())
+    bias = pd.DataFrame(figures).T
+    parts = pd.Series({"overall_auc": roc_auc_score(toxic, scores)})
+    for name in AUCS:
+        parts[name] = pmean(bias.loc[list(BIAS), name], -5)
+    parts["final_score"] = parts.mean()
+    return pd.concat([bias, parts.to_frame("all").T])
+
+
+@given(comments())
 def test_aucs_are_scikit_learns_and_equality_gaps_scipys_on_the_rows_of_their_definition(comments):
     toxic, scores, mentioned = comments
     ranks = kernel.dense_ranks(scores)
@@ -212,30 +165,21 @@ def test_aucs_are_scikit_learns_and_equality_gaps_scipys_on_the_rows_of_their_de
     assert figures == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-RISING = [
-    np.exp,
-    np.cbrt,
-    np.float32,
-    lambda scores: 2 * scores - 7,
-    lambda scores: scores / 1e6,
-]
-
-
 @settings(max_examples=50)
-@given(comments=comments(), rising=st.sampled_from(RISING), data=st.data())
+@given(comments(), st.sampled_from([np.exp, np.float32, lambda scores: scores / 1e6 - 7]))
 def test_neither_the_order_of_the_rows_counts_nor_anything_of_the_scores_but_their_order(
-    comments, rising, data
+    comments, rising
 ):
     toxic, scores, mentioned = comments
     mentioned = pd.DataFrame(dict.fromkeys(BIAS, mentioned))
     expected = kernel.model_figures(toxic, scores, mentioned)
-    order = data.draw(st.permutations(range(len(toxic))))
-    scores = rising(scores)
-    changed = kernel.model_figures(toxic[order], scores[order], mentioned.iloc[order])
+    order = np.random.default_rng(0).permutation(len(toxic))
+    changed = kernel.model_figures(toxic[order], rising(scores[order]), mentioned.iloc[order])
     pd.testing.assert_frame_equal(changed, expected, check_exact=True)
 
 
 def test_bootstrap_figures_are_those_of_rows_drawn_with_replacement(frame, monkeypatch):
+    """The same rows for both models."""
     monkeypatch.setattr(kernel, "RESAMPLES", 8)
     toxic, _, mentioned = parts_of(frame)
     # an identity that is not part of the score
@@ -246,25 +190,15 @@ def test_bootstrap_figures_are_those_of_rows_drawn_with_replacement(frame, monke
     assert len(finals) == finals["model"].nunique() == 8
     generator = np.random.default_rng(3)
     for draw in range(8):
-        rows = generator.integers(len(toxic), size=len(toxic))  # the same rows for both models
-        drawn_toxic = toxic[rows]
+        rows = generator.integers(len(toxic), size=len(toxic))
         for model in scores:
-            drawn_scores = scores[model].to_numpy()[rows]
-            expected = {}
-            for identity, column in mentioned.items():
-                drawn_mentioned = column.to_numpy()[rows]
-                figures = figures_from_outside(drawn_toxic, drawn_scores, drawn_mentioned)
-                expected[identity] = figures
-            parts = {"overall_auc": roc_auc_score(drawn_toxic, drawn_scores)}
-            for name in AUCS:
-                parts[name] = pmean([expected[identity][name] for identity in BIAS], -5)
-            parts["final_score"] = np.mean([*parts.values()])
-            expected["all"] = parts
-            for identity, figures in expected.items():
-                found = drawn.loc[(draw, model, identity), list(figures)]
-                assert dict(found) == pytest.approx(figures, abs=1e-12)
+            of_rows = scores[model].to_numpy()[rows]
+            expected = score_from_outside(toxic[rows], of_rows, mentioned.iloc[rows])
+            found = drawn.loc[(draw, model)].loc[expected.index, expected.columns]
+            assert np.allclose(found, expected, rtol=0, atol=1e-12, equal_nan=True)
 
 
 def test_a_bootstrap_whose_time_is_up_ends_early(frame):
-    drawn = kernel.bootstrap(*parts_of(frame), seed=3, until=0)
+    toxic, scores, mentioned = parts_of(frame)
+    drawn = kernel.bootstrap(toxic, scores.to_frame(), mentioned, seed=3, until=0)
     assert 0 < len(drawn.index.unique("draw")) < kernel.RESAMPLES
