@@ -1,7 +1,6 @@
 """Training: the learning rate, the clock, averaged weights, and networks that follow each other."""
 
 import gc
-import re
 import threading
 from collections import Counter
 from types import SimpleNamespace
@@ -12,11 +11,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
 ROWS, WORDS = 507, 20
 FIT_ROWS, HOLDOUT_ROWS, TEST_ROWS = np.split(np.arange(ROWS), [401, 457])
+SCORED_ROWS = np.append(HOLDOUT_ROWS, TEST_ROWS)
 OFFENSIVE = [2, 3, 4]  # a comment with one of these tokens is toxic
 EPOCHS, BATCH_SIZE, PEAK_RATE = 10, 16, 0.01
 STEPS_OF_EPOCH = 26
@@ -75,13 +75,13 @@ def make_pretrained():
     return kernel.pretrained_vectors(np.eye(WORDS, dtype=np.float16), "cpu:0")
 
 
-def make_model(trained_words=WORDS):
+def make_model():
     kernel.keras.utils.set_random_seed(1)
-    return kernel.build_model(make_pretrained(), trained_words, 8)
+    return kernel.build_model(make_pretrained(), WORDS, 8)
 
 
-def scores_of(model, rows=HOLDOUT_ROWS):
-    return expit(kernel.predict(model, DATA, rows)[:, 0])
+def scores_of(model):
+    return expit(kernel.predict(model, DATA, HOLDOUT_ROWS)[:, 0])
 
 
 def with_weights(spoilt, weight):
@@ -93,8 +93,7 @@ def with_weights(spoilt, weight):
 
 def train(monkeypatch, seconds=UNLIMITED, epochs=EPOCHS, data=DATA, stop_at=None):
     """A small model that was trained at a second a step, and what was seen of each step."""
-    model, stop, begun = make_model(), threading.Event(), kernel.time.now
-    seen = {"rate": [], "momentum": [], "weights": [], "rows": []}
+    model, stop, seen = make_model(), threading.Event(), []
 
     def watch(model, adam):
         train_step = MAKE_TRAIN_STEP(model, adam)
@@ -102,24 +101,23 @@ def train(monkeypatch, seconds=UNLIMITED, epochs=EPOCHS, data=DATA, stop_at=None
         def watched(rate, momentum, *batch):
             loss = train_step(rate, momentum, *batch)
             kernel.time.now += 1
-            weights = [weight.numpy() for weight in model.trainable_weights]
-            for name, value in {"rate": rate, "momentum": momentum, "weights": weights}.items():
-                seen[name].append(value)
-            if len(seen["rate"]) == stop_at:
+            seen.append((rate, momentum, weights_of(model)))
+            if len(seen) == stop_at:
                 stop.set()
             return loss
 
         return watched
 
     monkeypatch.setattr(kernel, "make_train_step", watch)
-    schedule = kernel.Schedule(epochs * STEPS_OF_EPOCH, begun + seconds, steps_to_score=0)
+    schedule = kernel.Schedule(epochs * STEPS_OF_EPOCH, kernel.time.now + seconds, 0)
     generator = np.random.default_rng(1)
     losses = kernel.train_model(model, data, generator, schedule, PEAK_RATE, stop)
-    return SimpleNamespace(model=model, losses=losses, steps=schedule.steps, **seen)
+    return SimpleNamespace(model=model, losses=losses, steps=schedule.steps, seen=seen)
 
 
-def losses_of(ensemble):
-    return {name: of["losses"].tolist() for name, of in ensemble.networks.items()}
+def weights_of(model):
+    """All that it learned, one number after the other."""
+    return np.concatenate([weight.numpy().ravel() for weight in model.trainable_weights])
 
 
 @pytest.fixture(scope="module")
@@ -141,33 +139,22 @@ def test_learns_something_simple(trained):
 
 
 def test_does_all_steps_when_there_is_time_and_stops_when_there_is_none(trained):
-    steps = {name: (run.steps, len(run.losses)) for name, run in trained.items()}
-    assert steps["whole"] == (EPOCHS * STEPS_OF_EPOCH, EPOCHS)
-    assert 78 < steps["stopped"][0] <= 86 and steps["stopped"][1] == 4
-    assert 8 < steps["short"][0] <= 15
+    whole, stopped, short = trained.values()
+    assert whole.steps == EPOCHS * STEPS_OF_EPOCH and len(whole.losses) == EPOCHS
+    assert 78 < stopped.steps <= 86 and len(stopped.losses) == 4
+    assert 8 < short.steps <= 15
 
 
 @all_runs
 def test_weights_are_their_moving_average_in_the_end(trained, name):
     """As Keras defines it: it begins with the weights after the first step."""
-    run, average = trained[name], trained[name].weights[0]
-    for momentum, weights in zip(run.momentum[1:], run.weights[1:], strict=True):
-        pairs = zip(average, weights, strict=True)
-        average = [momentum * old + (1 - momentum) * new for old, new in pairs]
-
-    def most(others):
-        pairs = zip(run.model.trainable_weights, others, strict=True)
-        return max(abs(weight.numpy() - other).max() for weight, other in pairs)
-
-    assert most(average) < min(1e-5, most(run.weights[-1]) / 20)
-
-
-@all_runs
-def test_the_average_forgets_the_start_and_smooths_a_good_part_of_the_training(trained, name):
-    """However early the clock ends it: its memory follows the steps that there will be."""
-    momentum = np.array(trained[name].momentum)
-    assert np.prod(momentum[1:]) < (1e-2 if name == "short" else 1e-4)
-    assert len(momentum) / 40 < 1 / (1 - momentum[-1]) <= max(2, len(momentum) / 10)
+    run = trained[name]
+    average = run.seen[0][2]
+    for _, momentum, weights in run.seen[1:]:
+        average = momentum * average + (1 - momentum) * weights
+    kept = weights_of(run.model)
+    assert abs(kept - average).max() < min(1e-5, abs(kept - weights).max() / 20)
+    assert 1 / (1 - momentum) == pytest.approx(max(2, run.steps / 20))
 
 
 @given(st.integers(1, 200_000), st.floats(1e-3, 1))
@@ -179,7 +166,7 @@ def test_the_memory_of_the_average_is_a_share_of_the_steps_to_come(steps, progre
 
 @all_runs
 def test_learning_rate_rises_and_falls_to_almost_zero(trained, name):
-    rates = trained[name].rate
+    rates = [rate for rate, *_ in trained[name].seen]
     peak = int(np.argmax(rates))
     assert rates[peak] == pytest.approx(PEAK_RATE, rel=0.1)
     assert rates[0] < PEAK_RATE and rates[-1] < PEAK_RATE / 50
@@ -188,11 +175,9 @@ def test_learning_rate_rises_and_falls_to_almost_zero(trained, name):
 
 def test_a_weight_that_nothing_needs_shrinks(trained):
     """What weight decay is for. The first number of a vector is that of padding alone."""
-    run = trained["whole"]
-    paths = [weight.path for weight in run.model.trainable_weights]
-    place = paths.index("both_lstm/forward_lstm/lstm_cell/kernel")
-    before, after = run.weights[0][place][0], run.weights[-1][place][0]
-    assert (abs(after) < 0.9995 * abs(before)).all() and (abs(after) > 0.9 * abs(before)).all()
+    models = make_model(), trained["whole"].model
+    before, after = (abs(of.get_layer("both_lstm").get_weights()[0][0]) for of in models)
+    assert (after < 0.9995 * before).all() and (after > 0.9 * before).all()
 
 
 def test_same_seed_gives_the_same_scores(trained, monkeypatch):
@@ -232,13 +217,6 @@ def test_rate_factor():
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-@given(st.floats(0, 1), st.floats(0, 1))
-def test_rate_factor_is_continuous(progress, other):
-    factor, other_factor = kernel.rate_factor(progress), kernel.rate_factor(other)
-    assert 0 <= factor <= 1  # and never steeper than the warm-up
-    assert abs(factor - other_factor) <= 10 * abs(progress - other) + 1e-12
-
-
 def pretend_to_train(clock, time_limit, seconds_of_step, steps_to_score=0, steps=208):
     """What a training does with a Schedule: it, the seconds it took, and the progress by step."""
     begun, progress = clock.now, []
@@ -253,8 +231,6 @@ def pretend_to_train(clock, time_limit, seconds_of_step, steps_to_score=0, steps
 @pytest.mark.parametrize(
     "seconds_of_step",
     [
-        lambda step: 1,
-        lambda step: 1 + step / 50,
         lambda step: 1 if step < 40 else 3,  # slows down to a third
         lambda step: 40 if step == 50 else 1,  # sleeps
         lambda step: 60 if step == 0 else 1,  # to build the graph
@@ -277,8 +253,8 @@ def test_a_training_of_few_steps_has_its_peak_and_its_end_too(clock, steps):
 
 
 def test_ends_at_once_when_the_time_is_over_before_it_starts(clock):
-    schedule, _, progress = pretend_to_train(clock, -1, lambda step: 1)
-    assert schedule.steps == 1 and progress == [1]
+    _, _, progress = pretend_to_train(clock, -1, lambda step: 1)
+    assert progress == [1]
 
 
 def test_at_the_competitions_size_no_limit_is_passed_by_a_training_that_is_too_slow(clock):
@@ -292,27 +268,31 @@ def test_at_the_competitions_size_no_limit_is_passed_by_a_training_that_is_too_s
 # --- the networks that count ---
 
 
-def worse(scores):
-    """Scores that turn a part of the pairs round."""
-    return np.where(np.arange(len(scores)) % 3 > 0, scores, 1 - scores)
+def network_of(scores):
+    """Arrays of a network with these scores of all rows."""
+    logits = logit(scores[SCORED_ROWS])
+    return {"logits": np.repeat(logits[:, None], 7, axis=1), "losses": np.ones(2)}
 
 
-def make_ensemble(folder, baseline=0.5, data=DATA, run=RUN, **changed):
+GOOD = network_of(np.where(TOXIC, 0.8, 0.3))  # ranks all toxic comments first
+WORSE = network_of(np.where(TOXIC ^ (np.arange(ROWS) % 3 == 0), 0.8, 0.3))  # two thirds of them
+
+
+def make_ensemble(folder, data=DATA, **changed):
     (folder / "models").mkdir(exist_ok=True)
     settings = {"output_dir": folder, "models": 2, "epochs": 2, "lstm_units": 4, "seed": 5}
-    mentioned = pd.DataFrame(False, range(len(HOLDOUT_ROWS)), kernel.IDENTITIES)
     return kernel.Ensemble(
         settings=kernel.Settings(**settings | {"learning_rate": PEAK_RATE} | changed),
-        run=run,
+        run=RUN,
         data=data,
         frequent_words=WORDS // 2,
         holdout_rows=HOLDOUT_ROWS,
         test_rows=TEST_ROWS,
         ids=IDS,
         toxic=TOXIC[HOLDOUT_ROWS],
-        mentioned=mentioned,
+        mentioned=pd.DataFrame(False, range(len(HOLDOUT_ROWS)), kernel.IDENTITIES),
         decisive="overall_auc",
-        baseline_scores=np.full(len(HOLDOUT_ROWS) + len(TEST_ROWS), baseline),
+        baseline_scores=np.full(len(SCORED_ROWS), 0.5),
         submitted="TF-IDF",
     )
 
@@ -344,34 +324,25 @@ def test_after_each_network_there_is_a_submission_of_all_so_far(two_networks):
     of_test = [scores[len(HOLDOUT_ROWS) :, 0] for scores in ensemble.scores().values()]
     assert [*ensemble.networks] == ["model_1", "model_2"] and ensemble.submitted == "LSTM"
     assert submission_in(folder) == pytest.approx(np.mean(of_test, axis=0), abs=1e-12)
-    assert all(len(of) == 2 and of[1] < of[0] for of in losses_of(ensemble).values())
+    for network in ensemble.networks.values():
+        first, second = network["losses"]
+        assert second < first
 
 
 def test_every_other_network_trains_vectors_of_frequent_words(two_networks):
-    paths = (kernel.array_path(two_networks[0] / "models", f"model_{n}", RUN) for n in (1, 2))
-    first, second = map(np.load, paths)
+    first, second = two_networks[1].networks.values()
     assert "trained/embeddings" not in first
     assert len(second["trained/embeddings"]) == WORDS // 2 + 2
 
 
-def learned_scores(ensemble, toxic_first):
-    """Arrays of a network whose scores rank all toxic comments first, or some others."""
-    scores = np.where(TOXIC, 0.8, 0.3)[np.append(HOLDOUT_ROWS, TEST_ROWS)]
-    scores = scores if toxic_first else worse(scores)
-    return {"logits": np.repeat(kernel.logit(scores)[:, None], 7, axis=1), "losses": np.ones(2)}
-
-
 def test_the_holdout_decides_whose_scores_are_submitted(tmp_path):
-    """Those of TF-IDF until the average is better there; and again where it is no longer."""
+    """Those of TF-IDF until the average is better there."""
     ensemble = make_ensemble(tmp_path)
-    order = np.append(HOLDOUT_ROWS, TEST_ROWS)
-    ensemble.baseline_scores = 0.1 + 0.5 * (TOXIC & (np.arange(ROWS) % 9 > 0))[order]
-    ensemble.add({"model_1": learned_scores(ensemble, False)})
+    ensemble.baseline_scores = np.where(TOXIC & (np.arange(ROWS) % 9 > 0), 0.6, 0.1)[SCORED_ROWS]
+    ensemble.add({"model_1": WORSE})
     assert ensemble.submitted == "TF-IDF" and [*ensemble.networks] == ["model_1"]
     assert (submission_in(tmp_path) == ensemble.baseline_scores[len(HOLDOUT_ROWS) :]).all()
-    ensemble.add(
-        {"model_2": learned_scores(ensemble, True), "model_3": learned_scores(ensemble, True)}
-    )
+    ensemble.add({"model_2": GOOD, "model_3": GOOD})
     assert ensemble.submitted == "LSTM"
     assert submission_in(tmp_path) == pytest.approx(ensemble.mean_scores()[len(HOLDOUT_ROWS) :, 0])
 
@@ -379,7 +350,7 @@ def test_the_holdout_decides_whose_scores_are_submitted(tmp_path):
 def test_a_network_that_comes_after_the_stop_does_not_count(tmp_path):
     ensemble = make_ensemble(tmp_path)
     ensemble.stop.set()
-    ensemble.count("model_1", learned_scores(ensemble, True))
+    ensemble.count("model_1", GOOD)
     assert not ensemble.networks and not [*tmp_path.rglob("*.*")]
 
 
@@ -389,84 +360,70 @@ def test_what_cannot_be_written_does_not_count(tmp_path, name):
     ensemble = make_ensemble(tmp_path)
     (tmp_path / name).mkdir()
     with pytest.raises(OSError, match="cannot be written"):
-        ensemble.count("model_1", learned_scores(ensemble, True))
+        ensemble.count("model_1", GOOD)
     assert not ensemble.networks and ensemble.submitted == "TF-IDF"
 
 
 # --- build, learn, accept ---
 
 
-def weights_at_first(seed, number, tmp_path):
-    model, _ = kernel.build(make_ensemble(tmp_path, seed=seed), number, make_pretrained())
-    kernels = (weight.numpy() for weight in model.trainable_weights if "kernel" in weight.path)
-    return np.concatenate([of.ravel() for of in kernels])
+def gru_at_first(folder, seed, number):
+    """Weights of a network before it learns."""
+    model, _ = kernel.build(make_ensemble(folder, seed=seed), number, make_pretrained())
+    return model.get_layer("both_gru").get_weights()[0]
 
 
 def test_each_network_of_each_run_begins_with_weights_of_its_own(tmp_path):
-    """Those of neighbouring seeds, too: the second network of one is not the first of the next."""
-    first = weights_at_first(5, 0, tmp_path)
-    assert np.array_equal(first, weights_at_first(5, 0, tmp_path))
-    others = [weights_at_first(*of, tmp_path) for of in ((5, 2), (6, 0), (4, 1), (4, 2), (3, 2))]
-    sizes = [other[: len(first)] for other in others]
-    assert not any(np.isclose(first[: len(of)], of, atol=1e-3).mean() > 0.5 for of in sizes)
+    """Those of neighbouring seeds, too: the third network of one is not the first of another."""
+    first = gru_at_first(tmp_path, 5, 0)
+    assert np.array_equal(gru_at_first(tmp_path, 5, 0), first)
+    for seed, number in ((5, 1), (5, 2), (6, 0), (4, 2), (3, 2)):
+        assert not np.allclose(gru_at_first(tmp_path, seed, number), first, atol=0.01)
 
 
 def test_networks_after_the_first_learn_the_test_comments_and_never_the_holdout(tmp_path):
     """With the mean of the scores so far; whom they mention stays unknown, and so does a subtype
     that nobody was asked about.
     """
-    subtypes = DATA.subtypes.copy()
+    toxicity, subtypes = DATA.toxicity.copy(), DATA.subtypes.copy()
     subtypes[:, [0, 2]] = np.nan
-    ensemble = make_ensemble(tmp_path, data=kernel.replace(DATA, subtypes=subtypes))
+    ensemble = make_ensemble(tmp_path, data=kernel.replace(DATA, subtypes=subtypes.copy()))
     _, first = kernel.build(ensemble, 0, make_pretrained())
-    ensemble.add(
-        {name: learned_scores(ensemble, name == "model_1") for name in ("model_1", "model_2")}
-    )
+    ensemble.add({"model_1": GOOD, "model_2": WORSE})
     _, later = kernel.build(ensemble, 2, make_pretrained())
     drawn = [{*data.draw_rows(np.random.default_rng(0))} for data in (first, later)]
     assert drawn == [{*FIT_ROWS}, {*FIT_ROWS, *TEST_ROWS}]
-    scores = ensemble.mean_scores()[len(HOLDOUT_ROWS) :].astype(np.float32)
-    assert (later.toxicity[TEST_ROWS, 0] == scores[:, 0]).all()
-    assert np.isnan(later.toxicity[TEST_ROWS, 1:]).all()
-    assert (later.subtypes[TEST_ROWS, 1] == scores[:, 2]).all()
-    assert np.isnan(later.subtypes[:, [0, 2]]).all()
-    known = np.append(FIT_ROWS, HOLDOUT_ROWS)
-    assert np.array_equal(later.toxicity[known], DATA.toxicity[known])
-    assert np.isnan(DATA.toxicity[TEST_ROWS]).all(), "the data of the others stays"
+    scores = ensemble.mean_scores()[len(HOLDOUT_ROWS) :]
+    toxicity[TEST_ROWS, 0] = scores[:, 0]
+    subtypes[TEST_ROWS] = scores[:, 1:]
+    subtypes[:, [0, 2]] = np.nan
+    assert np.array_equal(later.toxicity, toxicity, equal_nan=True)
+    assert np.array_equal(later.subtypes, subtypes, equal_nan=True)
+    assert np.isnan(first.toxicity[TEST_ROWS]).all(), "the data of the others stays"
 
 
-def learn(tmp_path, deadline=UNLIMITED, data=DATA, **settings):
-    ensemble = make_ensemble(tmp_path, data=data, **settings)
+def learn(tmp_path, deadline=UNLIMITED, **changed):
+    ensemble = make_ensemble(tmp_path, **changed)
     model, data = kernel.build(ensemble, 0, make_pretrained())
     return kernel.learn(ensemble, 0, deadline, model, data)
 
 
-def train_for(steps):
-    """A train_model that takes so many steps without a network."""
+COUNTS = [(25, BATCH_SIZE, False), (26, BATCH_SIZE, True), (299, 1, False), (300, 1, True)]
 
+
+@pytest.mark.parametrize("steps, batch_size, counts", COUNTS)
+def test_a_network_counts_from_an_epoch_on_or_300_steps(
+    tmp_path, monkeypatch, recwarn, steps, batch_size, counts
+):
     def train_model(model, data, generator, schedule, *others):
         schedule.steps = steps
         return [0.5, 0.25]
 
-    return train_model
-
-
-@pytest.mark.parametrize("steps, counts", [(1, False), (25, False), (26, True), (52, True)])
-def test_a_network_that_was_ended_before_an_epoch_does_not_count(
-    tmp_path, monkeypatch, steps, counts
-):
-    monkeypatch.setattr(kernel, "train_model", train_for(steps))
-    if counts:
-        assert learn(tmp_path) == [0.5, 0.25]
-    else:
-        with pytest.warns(UserWarning, match=f"model_1 does not count: {steps} steps are too few"):
-            assert learn(tmp_path) is None
-
-
-@pytest.mark.parametrize("steps, counts", [(299, False), (300, True)])
-def test_of_a_long_epoch_300_steps_are_enough(tmp_path, monkeypatch, recwarn, steps, counts):
-    monkeypatch.setattr(kernel, "train_model", train_for(steps))
-    assert (learn(tmp_path, data=kernel.replace(DATA, batch_size=1)) is not None) == counts
+    monkeypatch.setattr(kernel, "train_model", train_model)
+    data = kernel.replace(DATA, batch_size=batch_size)
+    assert learn(tmp_path, data=data) == ([0.5, 0.25] if counts else None)
+    told = [str(warning.message) for warning in recwarn]
+    assert told == [f"model_1 does not count: {steps} steps are too few."] * (not counts)
 
 
 def test_a_network_that_was_told_to_stop_does_not_count(tmp_path, monkeypatch, recwarn):
@@ -479,13 +436,15 @@ def test_a_network_that_was_told_to_stop_does_not_count(tmp_path, monkeypatch, r
 
 def test_a_deadline_leaves_time_to_score(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        kernel, "Schedule", lambda *of: seen.append(of) or SimpleNamespace(steps=99)
-    )
+
+    def schedule(*of):
+        seen.extend(of)
+        return SimpleNamespace(steps=99)
+
+    monkeypatch.setattr(kernel, "Schedule", schedule)
     monkeypatch.setattr(kernel, "train_model", lambda *_: [0.5])
     learn(tmp_path, deadline=77)
-    rows = len(HOLDOUT_ROWS) + len(TEST_ROWS)
-    assert seen == [(2 * STEPS_OF_EPOCH, 77, pytest.approx(rows / BATCH_SIZE / 2))]
+    assert seen == [2 * STEPS_OF_EPOCH, 77, pytest.approx(len(SCORED_ROWS) / BATCH_SIZE / 2)]
 
 
 @pytest.mark.parametrize("fault", [np.nan, np.inf, 0])
@@ -538,67 +497,67 @@ def test_nothing_of_a_finished_network_stays_alive(tmp_path):
 # --- one after the other, and side by side ---
 
 
-def trained_networks(tmp_path, clock, monkeypatch, seconds, deadline):
-    """How many networks are trained where each takes so many seconds."""
+@pytest.mark.parametrize(
+    "deadline, networks", [(-1, 0), (0, 1), (159, 1), (161, 2), (259, 2), (261, 3), (UNLIMITED, 10)]
+)
+def test_another_is_begun_while_most_of_one_still_fits(
+    tmp_path, clock, monkeypatch, deadline, networks
+):
+    """Where each takes a hundred seconds."""
     trained = []
 
     def train_network(ensemble, number, *others):
-        clock.now += seconds
+        clock.now += 100
         trained.append(number)
 
     monkeypatch.setattr(kernel, "train_network", train_network)
     train_networks(make_ensemble(tmp_path, models=10), deadline)
-    return len(trained)
+    assert trained == [*range(networks)]
 
 
-LIMITS = [(-1, 0), (0, 1), (100, 1), (159, 1), (161, 2), (259, 2), (261, 3), (UNLIMITED, 10)]
+@pytest.fixture
+def run_training(tmp_path, monkeypatch):
+    """A function that runs the cells that train, with a train_network of the test's own, and that
+    say what came of it: their variables.
+    """
 
+    def run(train_network, devices=("cpu:0", "cpu:0"), **changed):
+        monkeypatch.setattr(kernel, "train_network", train_network)
+        ensemble = make_ensemble(tmp_path, models=4)
+        names = vars(kernel) | {"ensemble": ensemble, "settings": ensemble.settings}
+        names |= {"devices": devices, "pretrained": [None] * len(devices), "end": 20.0}
+        names |= {"taken_over": {}, "submitted": "TF-IDF", "time_limit": 20.0} | changed
+        for text in ("threading.Thread(", "No network counts"):
+            kernel.run_cell(kernel.number_of_cell(text), names)
+        return names
 
-@pytest.mark.parametrize(("deadline", "networks"), LIMITS)
-def test_another_is_begun_while_most_of_one_still_fits(
-    tmp_path, clock, monkeypatch, deadline, networks
-):
-    assert trained_networks(tmp_path, clock, monkeypatch, 100, deadline) == networks
-
-
-def run_training_cell(folder, train_network, devices=("cpu:0", "cpu:0"), **changed):
-    """Run the cells that train, and that say what came of it: their variables."""
-    ensemble = make_ensemble(folder, models=4)
-    names = vars(kernel) | {"train_network": train_network, "ensemble": ensemble, "end": 20.0}
-    names["train_networks"] = type(kernel.train_networks)(kernel.train_networks.__code__, names)
-    names |= {
-        "settings": ensemble.settings,
-        "devices": devices,
-        "pretrained": [None] * len(devices),
-    }
-    names |= {"taken_over": {}, "submitted": "TF-IDF", "time_limit": 20.0} | changed
-    for text in ("threading.Thread(", "No network counts"):
-        kernel.run_cell(kernel.number_of_cell(text), names)
-    return names
+    return run
 
 
 def count(ensemble, number, *others):
     """A train_network that takes no time."""
-    ensemble.count(f"model_{number + 1}", learned_scores(ensemble, True))
+    ensemble.count(f"model_{number + 1}", GOOD)
 
 
-def test_a_worker_that_fails_is_told_of_and_the_other_goes_on(tmp_path):
+def test_a_worker_that_fails_is_told_of_and_the_other_goes_on(run_training):
     def fail_once(ensemble, number, *others):
         if number == 0:
             raise MemoryError("out of memory")
         count(ensemble, number)
 
     with pytest.warns(UserWarning, match="worker failed.*out of memory"):
-        ensemble = run_training_cell(tmp_path, fail_once)["ensemble"]
+        ensemble = run_training(fail_once)["ensemble"]
     assert {*ensemble.networks} == {"model_2", "model_3", "model_4"}
 
 
-def test_networks_that_are_taken_over_are_not_trained_again(tmp_path):
-    ensemble = run_training_cell(tmp_path, count, taken_over=["model_1", "model_3"])["ensemble"]
+def test_networks_that_are_taken_over_are_not_trained_again(run_training):
+    ensemble = run_training(count, taken_over=["model_1", "model_3"])["ensemble"]
     assert {*ensemble.networks} == {"model_2", "model_4"}
 
 
-def test_a_worker_that_hangs_is_left_behind_within_the_limit_and_counts_no_more(tmp_path):
+def test_a_worker_that_hangs_is_left_behind_within_the_limit_and_counts_no_more(
+    run_training, tmp_path
+):
     released, ended = threading.Event(), threading.Event()
 
     def hang(ensemble, number, *others):
@@ -609,48 +568,43 @@ def test_a_worker_that_hangs_is_left_behind_within_the_limit_and_counts_no_more(
         if number == 1:
             ended.set()
 
-    names = run_training_cell(tmp_path, hang)
-    ensemble = names["ensemble"]
+    names = run_training(hang)
     assert kernel.time.now < 20 and names["stopped_because"] == "time limit"
-    assert {*ensemble.networks} == {"model_1", "model_3", "model_4"}
     released.set()
     assert ended.wait(60)
-    assert {*ensemble.networks} == {"model_1", "model_3", "model_4"}
+    assert {*names["ensemble"].networks} == {"model_1", "model_3", "model_4"}
     assert len([*(tmp_path / "models").iterdir()]) == 3
 
 
-def test_jupyters_stop_button_ends_the_training_at_once_and_not_the_run(tmp_path, monkeypatch):
+def test_jupyters_stop_button_ends_the_training_at_once_and_not_the_run(run_training, monkeypatch):
     """The network in training does not count, and nobody waits for it."""
-    released = threading.Event()
+    counted, released = threading.Event(), threading.Event()
 
     def press_stop(seconds):
-        if "model_1" in names_of_those_that_count:
+        if counted.is_set():
             raise KeyboardInterrupt
-
-    names_of_those_that_count = []
 
     def train(ensemble, number, *others):
         if number > 0:
             assert released.wait(60)
         count(ensemble, number)
-        names_of_those_that_count.extend(ensemble.networks)
+        counted.set()
 
     monkeypatch.setattr(kernel.time, "sleep", press_stop)
-    names = run_training_cell(tmp_path, train, devices=["cpu:0"])
+    names = run_training(train, devices=["cpu:0"])
     assert names["stopped_because"] == "interrupted"
     assert [*names["ensemble"].networks] == ["model_1"]
     released.set()
 
 
 @pytest.mark.parametrize("submitted", ["TF-IDF", "an earlier run"])
-def test_when_no_network_counts_the_run_says_so_and_ends_well(tmp_path, submitted):
+def test_when_no_network_counts_the_run_says_so_and_ends_well(run_training, tmp_path, submitted):
     """With an error Kaggle would not take what it wrote."""
     (tmp_path / "submission.csv").write_text("what was there")
-    with pytest.warns(UserWarning) as told, pytest.raises(SystemExit) as ended:
-        run_training_cell(tmp_path, lambda *_: None, submitted=submitted)
-    assert ended.value.code == 0
     said = f"No network counts.*submission.csv holds the scores of {submitted}"
-    assert any(re.search(said, str(warning.message)) for warning in told)
+    with pytest.warns(UserWarning, match=said), pytest.raises(SystemExit) as ended:
+        run_training(lambda *_: None, submitted=submitted)
+    assert ended.value.code == 0
     assert (tmp_path / "submission.csv").read_text() == "what was there"
 
 
@@ -663,14 +617,15 @@ def test_networks_of_the_same_run_are_taken_over_and_give_the_same_submission(
     folder, ensemble = two_networks
     again = make_ensemble(tmp_path)
     again.add(kernel.saved_networks(folder / "models", RUN, 9))
-    assert losses_of(again) == losses_of(ensemble) and [*again.networks] == ["model_1", "model_2"]
+    assert [*again.networks] == [*ensemble.networks]
+    for name, network in ensemble.networks.items():
+        assert np.array_equal(again.networks[name]["losses"], network["losses"])
     assert (tmp_path / "submission.csv").read_bytes() == (folder / "submission.csv").read_bytes()
 
 
 def test_of_the_saved_networks_as_many_are_taken_over_as_are_asked_for_in_their_order(tmp_path):
-    arrays = {"run": RUN, "losses": [0.5], "logits": [[0.5]]}
     for number in (10, 2, 1):
-        np.savez(kernel.array_path(tmp_path, f"model_{number}", RUN), **arrays)
+        np.savez(kernel.array_path(tmp_path, f"model_{number}", RUN), run=RUN)
     assert [*kernel.saved_networks(tmp_path, RUN, 10)] == ["model_1", "model_2", "model_10"]
     assert [*kernel.saved_networks(tmp_path, RUN, 9)] == ["model_1", "model_2"]
 
@@ -697,29 +652,14 @@ def run_of(folder, **changed):
     return names["run"]
 
 
-CHANGED = [
-    {"settings": kernel.Settings(seed=2)},
-    {"settings": kernel.Settings(time_limit=100)},
+CHANGED = [{"data": kernel.replace(DATA, **{name: "other"})} for name in vars(DATA)]
+CHANGED += [
     {"learn": kernel.rate_factor},  # the code of another cell
     {"build_model": kernel.auc},
     {"numbers": {"other": 1, "word": 2}},
     {"embedding_matrix": 2 * np.eye(4, dtype=np.int8)},
     {"scales": np.full(4, 0.5, np.float16)},
     {"keras": SimpleNamespace(__name__="keras", __version__="4")},
-]
-CHANGED += [
-    {"data": kernel.replace(DATA, **of)}
-    for of in (
-        {"identity_terms": [(np.array([False, True]), np.array([1]))]},
-        {"tokens": DATA.tokens[::-1]},
-        {"offsets": DATA.offsets + 1},
-        {"rows": FIT_ROWS[1:]},
-        {"toxicity": DATA.toxicity * 0.5},
-        {"subtypes": DATA.subtypes * 0.5},
-        {"weights": np.full(3, 2.0)},
-        {"surplus": ~DATA.surplus},
-        {"batch_size": 8},
-    )
 ]
 
 
@@ -728,14 +668,14 @@ def test_networks_of_another_run_are_not_taken_over(tmp_path, changed):
     assert run_of(tmp_path, **changed) != run_of(tmp_path) == run_of(tmp_path)
 
 
-def test_networks_of_a_run_that_compares_shows_or_averages_otherwise_are_taken_over(tmp_path):
-    others = {
-        "compare_files": (tmp_path,),
-        "show_comments": True,
-        "output_dir": tmp_path,
-        "models": 9,
-    }
-    assert run_of(tmp_path, settings=kernel.Settings(**others)) == run_of(tmp_path)
+@pytest.mark.filterwarnings("ignore:Pydantic")
+@pytest.mark.parametrize("name", kernel.Settings.model_fields)
+def test_another_run_is_one_that_trains_otherwise_and_not_one_that_compares_or_shows(
+    tmp_path, name
+):
+    changed = kernel.Settings().model_copy(update={name: "other"})
+    changes_none = name in {"compare_files", "show_comments", "output_dir", "models"}
+    assert (run_of(tmp_path, settings=changed) == run_of(tmp_path)) == changes_none
 
 
 def test_the_vectors_are_written_once_for_a_run(tmp_path):
