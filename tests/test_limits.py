@@ -13,7 +13,6 @@ import kernel
 import pytest
 from runs import VECTORS, check_submission, copy_of_sample, environment_of, run_sections
 
-ROOT = kernel.NOTEBOOK.parent
 OWN_MOUNTS = ["unshare", "--map-root-user", "--mount"]
 PYTHON = """
 import os, sys
@@ -45,13 +44,12 @@ def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest)
             if cell["cell_type"] == "code":
                 kernel.run_cell(number, names)
                 if number == kernel.number_of_cell("threading.Thread("):
-                    trained = next(looks) * 0.02
-    assert next(looks) * 0.02 < 44
-    assert 0.55 * names["deadline"] < trained < 44  # none is begun that would not come far
+                    trained = time.monotonic()
+    assert 0.55 * names["deadline"] < trained  # none is begun that would not come far
+    assert time.monotonic() < 44
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["stopped_because"] == "time limit" and len(report["networks"]) >= fewest
     assert max(map(len, report["losses"].values())) <= epochs
-    assert report["resamples"] >= 1
     check_submission(tmp_path, folder)
 
 
@@ -60,15 +58,15 @@ def folder(tmp_path_factory):
     return copy_of_sample(tmp_path_factory.mktemp("limits") / "comments", rows=400)
 
 
-def test_what_follows_the_training_gives_way_when_time_is_short(folder, tmp_path):
+@pytest.fixture
+def settings(folder, tmp_path):
+    return {"input_dir": folder, "vector_files": VECTORS, "output_dir": tmp_path}
+
+
+def test_what_follows_the_training_gives_way_when_time_is_short(settings, folder, tmp_path):
     """It costs no more than one draw and one network."""
-    settings = {
-        "input_dir": folder,
-        "vector_files": VECTORS,
-        "output_dir": tmp_path,
-        "lstm_units": 8,
-    }
-    names = run_sections("8 Training and submission", **settings, models=2, epochs=1)
+    last = "8 Training and submission"
+    names = run_sections(last, **settings, lstm_units=8, models=2, epochs=1)
     names["patience"] = time.monotonic()
     run_sections("12 Report", names)
     check_submission(tmp_path, folder)
@@ -76,62 +74,53 @@ def test_what_follows_the_training_gives_way_when_time_is_short(folder, tmp_path
     assert len(inspect.getclosurevars(names["score"]).nonlocals["weights"]) == 1
 
 
-def run_on_mount(folder, output_dir, options):
-    """What a run says that writes to a file system of its own, in memory."""
-    script = 'mount -t tmpfs -o "$1" none "$2" && exec "$3" -c "$4" "$5" "$6" "$2"'
-    arguments = map(str, (options, output_dir, sys.executable, PYTHON, folder, VECTORS))
-    done = subprocess.run(
-        [*OWN_MOUNTS, "sh", "-c", script, "sh", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode
-    return done.stdout + done.stderr
-
-
-def may_mount(folder):
-    command = [*OWN_MOUNTS, "mount", "-t", "tmpfs", "none", str(folder)]
+@pytest.fixture
+def run_on_mount(folder, tmp_path):
+    """A function: what a run says that writes to a file system of its own, in memory."""
+    mount = [*OWN_MOUNTS, "mount", "-t", "tmpfs", "none", tmp_path]
     try:
-        return subprocess.run(command, capture_output=True).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-def test_a_disk_that_is_too_small_is_told_before_the_training_and_is_not_left_full(
-    tmp_path, folder
-):
-    if not may_mount(tmp_path):
+        subprocess.run(mount, capture_output=True, check=True)
+    except (FileNotFoundError, subprocess.CalledProcessError):
         pytest.skip("mounts are not allowed here")
-    output = run_on_mount(folder, tmp_path, "size=50k")
+
+    def run(options):
+        script = 'mount -t tmpfs -o "$1" none "$2" && exec "$3" -c "$4" "$5" "$6" "$2"'
+        arguments = options, tmp_path, sys.executable, PYTHON, folder, VECTORS
+        done = subprocess.run(
+            [*OWN_MOUNTS, "sh", "-c", script, "sh", *arguments],
+            cwd=kernel.NOTEBOOK.parent,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_a_disk_that_is_too_small_is_told_before_the_training_and_is_not_left_full(run_on_mount):
+    output = run_on_mount("size=50k")
     assert ".npy cannot be written. Is the disk full?" in output and "epoch 1" not in output
     assert "left: ['toxicity.py']" in output
 
 
-def test_a_folder_that_may_not_be_written_to_is_told_at_once(tmp_path, folder):
-    if not may_mount(tmp_path):
-        pytest.skip("mounts are not allowed here")
+def test_a_folder_that_may_not_be_written_to_is_told_at_once(run_on_mount, tmp_path):
     (tmp_path / "models").mkdir()
-    output = run_on_mount(folder, tmp_path, "ro")
+    output = run_on_mount("ro")
     assert "Read-only file" in output and "Comments:" not in output
 
 
-def test_a_folder_below_a_file_is_named(tmp_path, folder):
+def test_a_folder_below_a_file_is_named(settings, tmp_path):
     (tmp_path / "file").write_text("")
+    settings["output_dir"] = tmp_path / "file" / "results"
     with pytest.raises(OSError, match=f"{tmp_path}/file"):
-        run_sections(
-            "3 Comments",
-            input_dir=folder,
-            vector_files=VECTORS,
-            output_dir=tmp_path / "file" / "results",
-        )
+        run_sections("3 Comments", **settings)
 
 
-def test_a_folder_of_models_that_no_run_wrote_stays_as_it_is(tmp_path, folder):
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "models.json").write_text("mine")
+def test_a_folder_of_models_that_no_run_wrote_stays_as_it_is(settings, tmp_path):
+    mine = tmp_path / "models" / "models.json"
+    mine.parent.mkdir()
+    mine.write_text("mine")
     with pytest.raises(FileExistsError, match=f"{tmp_path}/models holds files that no run wrote"):
-        run_sections("3 Comments", input_dir=folder, vector_files=VECTORS, output_dir=tmp_path)
-    assert [(path.name, path.read_text()) for path in (tmp_path / "models").iterdir()] == [
-        ("models.json", "mine")
-    ]
+        run_sections("3 Comments", **settings)
+    assert [*mine.parent.iterdir()] == [mine] and mine.read_text() == "mine"
