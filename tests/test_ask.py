@@ -5,23 +5,20 @@ import itertools
 import kernel
 import pandas as pd
 import pytest
-from scipy.stats import mannwhitneyu
-from sklearn.metrics import roc_auc_score
+from test_metric import figures_from_outside
 
 
 def test_made_up_sentences_differ_in_the_term_the_frame_and_the_adjective_alone():
     asked = kernel.made_up_sentences(["widow", "gay"])
-    assert asked["term"].value_counts().to_dict() == {"widow": 64, "gay": 64}
     assert asked["text"].is_unique
     rows = {row.text: (row.toxic, row.term) for row in asked.itertuples()}
     assert rows["I am a kind widow"] == (False, "widow")
     assert rows["What a vile gay!"] == (True, "gay")
-    harmless = set(kernel.HARMLESS.split())
-    offensive = set(kernel.TOXIC.split())
+    adjectives = {True: {*kernel.TOXIC.split()}, False: {*kernel.HARMLESS.split()}}
     for (toxic, _), texts in asked.groupby(["toxic", "term"])["text"]:
         assert len(texts) == 32
-        words = set(" ".join(texts).split())
-        assert words & (harmless | offensive) == (offensive if toxic else harmless)
+        words = {*" ".join(texts).split()}
+        assert words >= adjectives[toxic] and words.isdisjoint(adjectives[not toxic])
 
 
 def test_figures_of_terms_are_those_of_scikit_learn_and_scipy():
@@ -34,29 +31,15 @@ def test_figures_of_terms_are_those_of_scikit_learn_and_scipy():
         ("widow", False, 0.2),
     ]
     asked = pd.DataFrame(rows, columns=["term", "toxic", "score"])
-    toxic, scores = asked["toxic"], asked["score"]
+    toxic, scores = asked["toxic"].to_numpy(), asked["score"].to_numpy()
     table = kernel.term_figures(asked)
     assert list(table.index) == ["widow", "gay"]  # as they were asked
     for term, figures in table.iterrows():
-        named = asked["term"] == term
-        rows_of = {
-            "subgroup_auc": named,
-            "bpsn_auc": named != toxic,
-            "bnsp_auc": named == toxic,
-        }
-        for figure, rows in rows_of.items():
-            expected = roc_auc_score(toxic[rows], scores[rows])
-            assert figures[figure] == pytest.approx(expected), (term, figure)
-        rows_of = {
-            ("harmless", "negative_aeg"): ~toxic,
-            ("toxic", "positive_aeg"): toxic,
-        }
-        for (mean, gap), rows in rows_of.items():
-            with_it, without = scores[rows & named], scores[rows & ~named]
-            assert figures[mean] == pytest.approx(with_it.mean())
-            higher = mannwhitneyu(with_it, without).statistic
-            expected = higher / len(with_it) / len(without) - 0.5
-            assert figures[gap] == pytest.approx(expected), (term, gap)
+        named = (asked["term"] == term).to_numpy()
+        expected = figures_from_outside(toxic, scores, named)
+        expected["harmless"] = scores[named & ~toxic].mean()
+        expected["toxic"] = scores[named & toxic].mean()
+        assert dict(figures) == pytest.approx(expected)
 
 
 def test_terms_are_replaced_throughout_a_comment_and_nothing_else_is():
@@ -64,7 +47,6 @@ def test_terms_are_replaced_throughout_a_comment_and_nothing_else_is():
     assert kernel.replace_terms(comments, ["widow"]) == ["widow widow, and Gayle.", "nobody"]
     replaced = kernel.replace_terms(comments[:1] * 50, ["x", "y"])
     assert set(replaced) == {"x x, and Gayle.", "y y, and Gayle."}
-    assert kernel.replace_terms([], ["x"]) == []
 
 
 def insults_and_widows(texts):
@@ -80,13 +62,11 @@ def insults_and_widows(texts):
 
 def tables_of_terms():
     """The tables of terms and of kinds for three comments."""
-    holdout = pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY"]})
-    names = {
-        **vars(kernel),
+    names = vars(kernel) | {
         "LISTED": kernel.one_of(itertools.chain(*kernel.LISTED_TERMS)),
         "NOT_LISTED": "widow",
         "score": insults_and_widows,
-        "holdout": holdout,
+        "holdout": pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY"]}),
     }
     for text in ("term_figures(asked)", "naming = "):
         kernel.run_cell(kernel.number_of_cell(text), names)
@@ -96,12 +76,11 @@ def tables_of_terms():
 
 def test_each_kind_shows_its_lowest_term_and_how_far_replacing_moves_the_scores():
     term_table, kind_table = tables_of_terms()
-    not_listed = kind_table.loc["not listed"]
+    not_listed, listed = kind_table.loc["not listed"], kind_table.loc["listed"]
     assert not_listed["term"] == "widow"
     assert not_listed["lowest_auc"] == 0
     of_the_two_that_name_somebody = (2 * 0.6 + 0.6) / 2
     assert not_listed["counterfactual_gap"] == pytest.approx(of_the_two_that_name_somebody)
-    listed = kind_table.loc["listed"]
     assert listed["term"] in kernel.LISTED_TERMS[0]
     # a listed one that is toxic stands above all others that are not, but for the widow
     others = len(term_table) - 1
@@ -110,17 +89,15 @@ def test_each_kind_shows_its_lowest_term_and_how_far_replacing_moves_the_scores(
 
 
 @pytest.mark.parametrize(
-    ("lists", "kinds"),
+    ("listed", "kinds"),
     [
-        ([[], []], {"person": "neutral", "widow": "not listed"}),
-        ([[], ["gays"]], {"person": "neutral", "widow": "not listed"}),
-        ([["gay", "man", "widow"], []], {"person": "neutral", "gay": "listed", "widow": "listed"}),
-        ([["gay", "widow"], []], {"person": "neutral", "gay": "listed"}),
-        ([["person"], []], {"person": "listed", "widow": "not listed"}),
+        ("", {"person": "neutral", "widow": "not listed"}),
+        ("gay man widow", {"person": "neutral", "gay": "listed", "widow": "listed"}),
+        ("person", {"person": "listed", "widow": "not listed"}),
     ],
 )
-def test_the_lists_may_be_empty_or_name_whom_training_is_not_told_of(lists, kinds, monkeypatch):
-    monkeypatch.setattr(kernel, "LISTED_TERMS", lists)
+def test_the_lists_may_be_empty_or_name_whom_training_is_not_told_of(listed, kinds, monkeypatch):
+    monkeypatch.setattr(kernel, "LISTED_TERMS", [listed.split(), []])
     term_table, kind_table = tables_of_terms()
     assert term_table["kind"].to_dict() == kinds
-    assert set(kind_table.index) == {kind for term, kind in kinds.items() if term != "person"}
+    assert {*kind_table.index} == {kind for term, kind in kinds.items() if term != "person"}

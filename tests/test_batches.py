@@ -38,7 +38,7 @@ def lengths_like_comments(rows):
     return lengths.astype(int).clip(1, 220)
 
 
-LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=60)
+LENGTHS = st.lists(st.integers(1, 9), min_size=1)
 
 
 @given(LENGTHS)
@@ -55,7 +55,7 @@ def test_padded_comments_are_their_words_and_nothing_but_zeros_behind_them(lengt
 
 @given(lengths=LENGTHS, pool=st.sampled_from([1, 3, 50]), batch_size=st.integers(1, 8))
 def test_an_epoch_holds_each_row_once_with_its_own_labels(lengths, pool, batch_size):
-    rows = generator().permutation(len(lengths))[: 1 + len(lengths) // 2]
+    rows = np.arange(0, len(lengths), 2)
     comments = make_data(lengths, batch_size, rows=rows)
     seen = []
     with mock.patch.object(kernel, "POOL", pool):
@@ -66,7 +66,7 @@ def test_an_epoch_holds_each_row_once_with_its_own_labels(lengths, pool, batch_s
             assert np.array_equal(weights, row + 100)
             assert len(row) <= batch_size
             seen += row.tolist()
-    assert sorted(seen) == sorted(rows)
+    assert sorted(seen) == rows.tolist()
 
 
 @given(rows=st.integers(1, 5000), batch_size=st.integers(1, 8))
@@ -105,7 +105,8 @@ def test_the_generator_decides_the_order_and_each_epoch_has_its_own():
 def test_batches_come_in_no_order_of_length():
     comments = make_data(lengths_like_comments(20_000), 64)
     lengths = np.diff(comments.offsets)
-    longest = [lengths[rows].max() for rows in comments.draw_batches(generator())]
+    batches = comments.draw_batches(generator())
+    longest = [lengths[rows].max() for rows in batches]
     correlation = np.corrcoef(longest, range(len(longest)))[0, 1]
     assert abs(correlation) < 0.2
 
@@ -114,9 +115,9 @@ def test_batches_come_in_no_order_of_length():
 def test_an_epoch_draws_two_surplus_and_half_an_unlabelled_row_for_each_other(surplus, unlabelled):
     """At most; and each of them has its turn."""
     surplus = [False, *surplus]  # one row at least is none
-    rows = np.arange(len(surplus))
-    extra = len(rows) + np.arange(unlabelled)
-    comments = make_data([1] * (len(rows) + unlabelled), 8, rows=rows, unlabelled_rows=extra)
+    lengths = [1] * (len(surplus) + unlabelled)
+    rows, extra = np.split(np.arange(len(lengths)), [len(surplus)])
+    comments = make_data(lengths, 8, rows=rows, unlabelled_rows=extra)
     comments.surplus[rows] = surplus
     wanted = {*rows[~comments.surplus[rows]]}
     most = min(sum(surplus), 2 * len(wanted))
@@ -127,9 +128,10 @@ def test_an_epoch_draws_two_surplus_and_half_an_unlabelled_row_for_each_other(su
         assert len(epoch) == len(rows_of_epoch)
         assert wanted <= epoch
         assert comments.surplus[rows_of_epoch].sum() == most
-        assert len(epoch & {*extra}) == min(unlabelled, (len(wanted) + most) // 2)
+        of_others = (len(wanted) + most) // 2
+        assert len(epoch & {*extra}) == min(unlabelled, of_others)
         drawn |= epoch
-    assert drawn == {*rows, *extra} or len(rows) + unlabelled > 4 * len(wanted)
+    assert drawn == {*rows, *extra} or len(lengths) > 4 * len(wanted)
 
 
 WORDS = ["the", "muslim", "Gay", "idiot", "gay", "Muslims", "women", "person", "GAY"]  # from 1
@@ -165,12 +167,13 @@ def test_identity_terms_stand_once_and_in_one_list():
     assert len(set(terms)) == len(terms)
 
 
-@given(comments=st.lists(st.integers(0, 10), min_size=1, max_size=30), seed=st.integers(0, 100))
-def test_a_swap_keeps_to_the_list_and_leaves_all_other_words(comments, seed):
+@given(comments=st.lists(st.integers(0, 10), min_size=1))
+def test_a_swap_keeps_to_the_list_and_leaves_all_other_words(comments):
     tokens = np.array([comments], np.int32)
-    swapped = kernel.swap_identity_terms(tokens, TERMS, generator(seed))
-    assert tokens.tolist() == [comments] and swapped.dtype == np.int32
-    for old, new in zip(comments, swapped[0].tolist(), strict=True):
+    swapped = kernel.swap_identity_terms(tokens, TERMS, generator())
+    assert tokens.tolist() == [comments]
+    assert swapped.dtype == np.int32
+    for old, new in zip(comments, swapped[0], strict=True):
         if old in (2, 3, 5, 9):
             assert new in (2, 3)
         elif old in (6, 7):
@@ -191,19 +194,19 @@ def test_in_training_no_identity_is_more_of_a_sign_of_toxicity_than_another():
     rows = np.arange(2000)
     comments = make_data([1] * 2000, 64, identity_terms=TERMS, weights=rows)
     comments.tokens = np.where(rows % 2, 2, 3)
-    shared, epochs = generator(1), []
+    shared, epochs, of_batches = generator(1), [], []
     for _ in range(2):
         words = np.empty(2000)
         for tokens, _, _, drawn in comments.epoch(shared):
             words[drawn] = tokens[:, 0]
+            of_batches.append(tokens[:50, 0])
         epochs.append(words)
     words, again = epochs
     toxic = rows % 2 == 0
     for word in (2, 3):
         assert toxic[words == word].mean() == pytest.approx(0.5, abs=0.06)
     assert 0.4 < (words != again).mean() < 0.6, "terms are swapped anew in each epoch"
-    words = words.reshape(-1, 50)
-    assert len(np.unique(words, axis=0)) == len(words), "and each batch draws its own"
+    assert len(np.unique(of_batches, axis=0)) == len(of_batches), "and each batch draws its own"
 
 
 def test_little_padding():
@@ -220,6 +223,7 @@ def test_little_padding():
 
 def test_sample_weights():
     weights = kernel.sample_weights(np.float32([4, 98, 1, np.nan]))
-    assert weights.mean() == pytest.approx(1) and weights.dtype == np.float32
+    assert weights.mean() == pytest.approx(1)
+    assert weights.dtype == np.float32
     expected = np.log([6, 100, 3, 3]) / np.log(3)
     assert weights / weights[2] == pytest.approx(expected)

@@ -6,7 +6,6 @@ import kernel
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_rgb
 from scipy.special import expit, logit
 from sklearn.metrics import precision_score, recall_score, roc_auc_score
 from test_metric import score_from_outside
@@ -57,18 +56,10 @@ def test_what_another_model_has_no_prediction_for_is_missing(tmp_path):
     assert list(found) == pytest.approx([2.5, np.nan, -1.5], nan_ok=True)
 
 
-@pytest.mark.parametrize(
-    ("rows", "named"),
-    [
-        ([("a", 0.1), ("b", 0.2), ("a", 0.3)], ", row 3 (id a), column id"),
-        ([("a", "high"), ("b", 0.2)], ", line 2, column prediction: could not convert string"),
-    ],
-)
-def test_faults_in_the_predictions_of_another_model_are_named(tmp_path, rows, named):
-    path = write(tmp_path / "bert.csv", rows)
-    with pytest.raises(ValueError) as refusal:
+def test_faults_in_the_predictions_of_another_model_are_named(tmp_path):
+    path = write(tmp_path / "bert.csv", [("a", 0.1), ("b", 0.2), ("a", 0.3)])
+    with pytest.raises(ValueError, match=rf"{path}, row 3 \(id a\), column id"):
         kernel.read_predictions(path, pd.Series(["a"]))
-    assert str(refusal.value).startswith(f"{path}{named}")
 
 
 def compare(*files):
@@ -140,6 +131,9 @@ def test_the_picture_shows_each_figure_and_its_interval_in_the_row_of_its_identi
         assert points.between(left, right).all()
         assert left == -right or name in kernel.BIAS_AUCS  # fair is the middle
         lines = {line.get_label(): line for line in axis.lines}
+        lstm, tf_idf = (lines[model] for model in MODELS)
+        assert abs(lstm.get_ydata() - tf_idf.get_ydata()).min() > 0.2, "one hides the other"
+        assert lstm.get_color() != tf_idf.get_color()
         for model, bars in zip(MODELS, axis.collections, strict=True):
             x, y = lines[model].get_data()
             assert list(x) == list(points[model])
@@ -147,16 +141,6 @@ def test_the_picture_shows_each_figure_and_its_interval_in_the_row_of_its_identi
             left_ends, right_ends = np.array(bars.get_segments()).transpose(1, 2, 0)
             assert np.allclose(left_ends, [x - 0.1, y])
             assert np.allclose(right_ends, [x + 0.2, y])
-
-
-def test_no_model_hides_the_other_and_the_lstm_is_blue(picture):
-    figures, low, high = figures_of_two(kernel.IDENTITIES)
-    for axis in picture(figures, low, high).axes[:5]:
-        lstm, tf_idf = axis.lines[:2]
-        assert abs(lstm.get_ydata() - tf_idf.get_ydata()).min() > 0.2
-        red, _, blue = to_rgb(lstm.get_color())
-        assert blue > red + 0.4
-        assert len({*to_rgb(tf_idf.get_color())}) == 1  # grey
 
 
 @pytest.mark.parametrize("identities", [["male"], ["male", *kernel.OTHER_IDENTITIES]])
@@ -168,7 +152,9 @@ def test_missing_figures_leave_gaps_in_the_picture(picture, identities):
     drawn.canvas.draw()
     for axis in drawn.axes[:5]:
         first, *others = np.isnan(axis.lines[0].get_xdata())
-        assert first and len(others) == len(identities) - 1 and not any(others)
+        assert first
+        assert len(others) == len(identities) - 1
+        assert not any(others)
 
 
 # --- what a score means ---
@@ -228,7 +214,8 @@ def test_what_thresholds_do_is_counted():
         for identity in kernel.IDENTITIES[1:]:
             expected[f"of {identity}"] = flagged[mentioned[identity] & ~toxic].mean()
         assert dict(table.loc[name]) == pytest.approx(expected, nan_ok=True)
-    assert table.loc["none", "found"] == 0 and np.isnan(table.loc["none", "precision"])
+    assert table.loc["none", "found"] == 0
+    assert np.isnan(table.loc["none", "precision"])
 
 
 @pytest.fixture(scope="module")
@@ -321,7 +308,8 @@ def test_label_aucs_are_those_of_scikit_learn_on_the_comments_whose_raters_were_
         expected = roc_auc_score(has_label, evaluation["folder_shares"][label][known])
         assert table.at[label, "auc"] == pytest.approx(expected, abs=1e-12)
     comments, auc = table.loc["obscene"]
-    assert comments == 0 and np.isnan(auc)
+    assert comments == 0
+    assert np.isnan(auc)
 
 
 def test_the_surest_errors_come_first_and_last_and_are_about_the_worst_identity(evaluation):

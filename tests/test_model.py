@@ -207,7 +207,8 @@ def test_the_pairs_take_most_of_the_bias_of_an_identity_out_of_the_scores():
     of_identity, of_word, _ = linear.get_weights()[0].ravel()
     biased = LogisticRegression(C=1e6, fit_intercept=False).fit(features, toxic)
     biased_identity, biased_word, _ = biased.coef_[0]
-    assert of_identity < biased_identity / 2 and of_word > biased_word / 2
+    assert of_identity < biased_identity / 2
+    assert of_word > biased_word / 2
 
 
 # --- steps ---

@@ -51,7 +51,8 @@ def rows_of(path):
 def test_labels_are_those_of_the_file(names, train_rows):
     """Of the train comments; of the test comments, which come behind them, nothing is known."""
     targets = [float(row["target"]) for row in train_rows]
-    assert list(names["toxic"]) == [target >= 0.5 for target in targets] and 0.5 in targets
+    assert list(names["toxic"]) == [target >= 0.5 for target in targets]
+    assert 0.5 in targets
     expected = pd.DataFrame({"target": targets})
     for name in kernel.IDENTITIES:
         expected[name] = [float(row[name] or 0) >= 0.5 for row in train_rows]
@@ -87,7 +88,8 @@ def test_nothing_is_learned_from_what_is_scored(names, comments):
     held_out, fitted = {*names["holdout_rows"]}, {*names["fit_rows"]}
     assert held_out.isdisjoint(fitted)
     assert len(held_out) + len(fitted) == ROWS
-    assert {*names["data"].rows} == fitted and not len(names["data"].unlabelled_rows)
+    assert {*names["data"].rows} == fitted
+    assert not len(names["data"].unlabelled_rows)
     assert {*names["baseline_rows"]} <= fitted
     texts = ["".join(filter(str.isalnum, text.lower())) for text in comments]
     assert {texts[row] for row in fitted}.isdisjoint(texts[row] for row in held_out)
@@ -98,7 +100,8 @@ def test_the_rows_of_the_first_model_hold_both_classes(toxic):
     """However few there are of one, and wherever they stand."""
     is_toxic = np.random.default_rng(0).permutation(1000) < toxic
     chosen = kernel.choose_baseline_rows(is_toxic, most=50)
-    assert len({*chosen}) == 50 and {*is_toxic[chosen]} == {False, True}
+    assert len({*chosen}) == 50
+    assert {*is_toxic[chosen]} == {False, True}
     assert is_toxic[chosen].mean() == pytest.approx(toxic / 1000, abs=0.03)
     assert sorted(kernel.choose_baseline_rows(is_toxic)) == [*range(1000)]
 
@@ -110,11 +113,13 @@ def test_words_that_have_a_vector_or_occur_often_are_numbered_by_falling_frequen
     often = {word for word, count in words.items() if count * share >= 20}
     _, *lines = VECTORS.read_text(encoding="utf-8").splitlines()
     known = often.union(line.split(" ")[0] for line in lines)
-    assert set(names["numbers"]) == known and len(often) > 30
+    assert set(names["numbers"]) == known
+    assert len(often) > 30
     padding, *counts, unknown = np.bincount(names["tokens"], minlength=len(known) + 2)
     assert counts == sorted(counts, reverse=True)
     without = [word for word in words if known.isdisjoint(kernel.spellings(word))]
-    assert padding == 0 and unknown == sum(words[word] for word in without) > 0
+    assert padding == 0
+    assert unknown == sum(words[word] for word in without) > 0
 
 
 def test_terms_are_swapped_unless_the_setting_says_no(folder, names):
@@ -148,7 +153,8 @@ def test_a_listed_term_with_a_hyphen_is_a_word_that_is_swapped(train, tmp_path, 
     number = names["numbers"]["anglo-saxon"]
     first, second, *_ = np.split(names["tokens"], names["offsets"][1:-1])
     assert len(first) == len("An Anglo-Saxon well - known to anglo - saxons".split())
-    assert first[1] == second[0] == number and list(first).count(number) == 1
+    assert first[1] == second[0] == number
+    assert list(first).count(number) == 1
     tokens = np.full((1, 200), number, np.int32)
     generator = np.random.default_rng(0)
     swapped = kernel.swap_identity_terms(tokens, names["identity_terms"], generator)
@@ -205,7 +211,9 @@ def test_odd_comments_cost_no_result(train, tmp_path):
     test.to_csv(tmp_path / "test.csv", index=False)
     test[["id"]].to_csv(tmp_path / "sample_submission.csv", index=False)
     names = read(tmp_path, last="12 Report", models=1, epochs=1, lstm_units=8)
-    assert len(names["submissions"]) == 50 and names["submissions"]["LSTM"].between(0, 1).all()
+    assert len(names["submissions"]) == 50
+    assert names["submissions"]["LSTM"].between(0, 1).all()
     assert list(names["score"]("a comment")) == ["toxicity"]  # nobody knows of the others
     rows = names["report"]["rows"]
-    assert rows["fitted"] + rows["held_out"] == ROWS and rows["scored"] == 50
+    assert rows["fitted"] + rows["held_out"] == ROWS
+    assert rows["scored"] == 50

@@ -135,7 +135,6 @@ all_runs = pytest.mark.parametrize("name", ["whole", "stopped", "short"])
 def test_learns_something_simple(trained):
     scores = scores_of(trained["whole"].model)
     assert roc_auc_score(TOXIC[HOLDOUT_ROWS], scores) > 0.9
-    assert trained["whole"].losses[-1] < trained["whole"].losses[0]
 
 
 def test_does_all_steps_when_there_is_time_and_stops_when_there_is_none(trained):
@@ -227,7 +226,6 @@ def pretend_to_train(clock, time_limit, seconds_of_step, steps_to_score=0, steps
     return schedule, clock.now - begun, progress
 
 
-@pytest.mark.parametrize("steps_to_score", [0, 20])
 @pytest.mark.parametrize(
     "seconds_of_step",
     [
@@ -237,19 +235,12 @@ def pretend_to_train(clock, time_limit, seconds_of_step, steps_to_score=0, steps
         lambda step: 8 if step == 1 else 1,  # a batch of long comments comes first
     ],
 )
-def test_time_is_kept_and_used_and_there_is_time_to_score(clock, seconds_of_step, steps_to_score):
-    """At the speed of the steps so far."""
-    schedule, seconds, progress = pretend_to_train(clock, 150, seconds_of_step, steps_to_score)
-    to_score = steps_to_score * (seconds - seconds_of_step(0)) / (schedule.steps - 1)
+def test_time_is_kept_and_used_and_there_is_time_to_score(clock, seconds_of_step):
+    """At the speed of the steps so far: scoring takes as long as twenty."""
+    schedule, seconds, progress = pretend_to_train(clock, 150, seconds_of_step, steps_to_score=20)
+    to_score = 20 * (seconds - seconds_of_step(0)) / (schedule.steps - 1)
     assert schedule.steps < schedule.planned_steps and min(np.diff(progress)) >= -0.1
     assert 140 <= seconds + to_score <= 150 + 3 * seconds_of_step(schedule.steps)
-
-
-@pytest.mark.parametrize("steps", [5, 30, 90])
-def test_a_training_of_few_steps_has_its_peak_and_its_end_too(clock, steps):
-    _, _, progress = pretend_to_train(clock, steps, lambda step: 1)
-    rates = [kernel.rate_factor(share) for share in progress]
-    assert abs(len(rates) - steps) <= 1 and max(rates) > 0.8 and rates[-1] == pytest.approx(0)
 
 
 def test_ends_at_once_when_the_time_is_over_before_it_starts(clock):
@@ -297,6 +288,11 @@ def make_ensemble(folder, data=DATA, **changed):
     )
 
 
+@pytest.fixture
+def ensemble(tmp_path):
+    return make_ensemble(tmp_path)
+
+
 def train_networks(ensemble, deadline=UNLIMITED, precision="float32", pretrained=None):
     numbers = iter(range(ensemble.settings.models))
     pretrained = pretrained or make_pretrained()
@@ -335,9 +331,8 @@ def test_every_other_network_trains_vectors_of_frequent_words(two_networks):
     assert len(second["trained/embeddings"]) == WORDS // 2 + 2
 
 
-def test_the_holdout_decides_whose_scores_are_submitted(tmp_path):
+def test_the_holdout_decides_whose_scores_are_submitted(ensemble, tmp_path):
     """Those of TF-IDF until the average is better there."""
-    ensemble = make_ensemble(tmp_path)
     ensemble.baseline_scores = np.where(TOXIC & (np.arange(ROWS) % 9 > 0), 0.6, 0.1)[SCORED_ROWS]
     ensemble.add({"model_1": WORSE})
     assert ensemble.submitted == "TF-IDF" and [*ensemble.networks] == ["model_1"]
@@ -347,17 +342,15 @@ def test_the_holdout_decides_whose_scores_are_submitted(tmp_path):
     assert submission_in(tmp_path) == pytest.approx(ensemble.mean_scores()[len(HOLDOUT_ROWS) :, 0])
 
 
-def test_a_network_that_comes_after_the_stop_does_not_count(tmp_path):
-    ensemble = make_ensemble(tmp_path)
+def test_a_network_that_comes_after_the_stop_does_not_count(ensemble, tmp_path):
     ensemble.stop.set()
     ensemble.count("model_1", GOOD)
     assert not ensemble.networks and not [*tmp_path.rglob("*.*")]
 
 
 @pytest.mark.parametrize("name", [f"models/model_1_{RUN[:8]}.npz.part", "submission.csv.part"])
-def test_what_cannot_be_written_does_not_count(tmp_path, name):
+def test_what_cannot_be_written_does_not_count(ensemble, tmp_path, name):
     """A report would tell of an average that the submission is not."""
-    ensemble = make_ensemble(tmp_path)
     (tmp_path / name).mkdir()
     with pytest.raises(OSError, match="cannot be written"):
         ensemble.count("model_1", GOOD)
@@ -402,8 +395,7 @@ def test_networks_after_the_first_learn_the_test_comments_and_never_the_holdout(
     assert np.isnan(first.toxicity[TEST_ROWS]).all(), "the data of the others stays"
 
 
-def learn(tmp_path, deadline=UNLIMITED, **changed):
-    ensemble = make_ensemble(tmp_path, **changed)
+def learn(ensemble, deadline=UNLIMITED):
     model, data = kernel.build(ensemble, 0, make_pretrained())
     return kernel.learn(ensemble, 0, deadline, model, data)
 
@@ -413,28 +405,26 @@ COUNTS = [(25, BATCH_SIZE, False), (26, BATCH_SIZE, True), (299, 1, False), (300
 
 @pytest.mark.parametrize("steps, batch_size, counts", COUNTS)
 def test_a_network_counts_from_an_epoch_on_or_300_steps(
-    tmp_path, monkeypatch, recwarn, steps, batch_size, counts
+    ensemble, monkeypatch, recwarn, steps, batch_size, counts
 ):
     def train_model(model, data, generator, schedule, *others):
         schedule.steps = steps
         return [0.5, 0.25]
 
     monkeypatch.setattr(kernel, "train_model", train_model)
-    data = kernel.replace(DATA, batch_size=batch_size)
-    assert learn(tmp_path, data=data) == ([0.5, 0.25] if counts else None)
+    ensemble.data = kernel.replace(DATA, batch_size=batch_size)
+    assert learn(ensemble) == ([0.5, 0.25] if counts else None)
     told = [str(warning.message) for warning in recwarn]
     assert told == [f"model_1 does not count: {steps} steps are too few."] * (not counts)
 
 
-def test_a_network_that_was_told_to_stop_does_not_count(tmp_path, monkeypatch, recwarn):
+def test_a_network_that_was_told_to_stop_does_not_count(ensemble, monkeypatch, recwarn):
     """However far it came: its learning rate has not fallen."""
-    ensemble = make_ensemble(tmp_path)
-    model, data = kernel.build(ensemble, 0, make_pretrained())
     monkeypatch.setattr(kernel, "train_model", lambda *_: ensemble.stop.set() or [0.5])
-    assert kernel.learn(ensemble, 0, UNLIMITED, model, data) is None and not recwarn
+    assert learn(ensemble) is None and not recwarn
 
 
-def test_a_deadline_leaves_time_to_score(tmp_path, monkeypatch):
+def test_a_deadline_leaves_time_to_score(ensemble, monkeypatch):
     seen = []
 
     def schedule(*of):
@@ -443,16 +433,15 @@ def test_a_deadline_leaves_time_to_score(tmp_path, monkeypatch):
 
     monkeypatch.setattr(kernel, "Schedule", schedule)
     monkeypatch.setattr(kernel, "train_model", lambda *_: [0.5])
-    learn(tmp_path, deadline=77)
+    learn(ensemble, deadline=77)
     assert seen == [2 * STEPS_OF_EPOCH, 77, pytest.approx(len(SCORED_ROWS) / BATCH_SIZE / 2)]
 
 
 @pytest.mark.parametrize("fault", [np.nan, np.inf, 0])
-def test_scores_that_are_no_numbers_or_all_the_same_are_not_accepted(tmp_path, fault):
+def test_scores_that_are_no_numbers_or_all_the_same_are_not_accepted(ensemble, fault):
     """The same: each step may have been skipped, and the moving average be all zeros."""
-    logits = np.ones((9, 7)) * fault
     with pytest.raises(FloatingPointError):
-        kernel.accept(make_ensemble(tmp_path), make_model(), [0.5], logits)
+        kernel.accept(ensemble, make_model(), [0.5], np.full((9, 7), fault))
 
 
 def test_a_network_that_diverges_is_told_of_and_costs_nothing(tmp_path):
@@ -487,8 +476,8 @@ def alive():
     return Counter(kind for thing in gc.get_objects() if (kind := type(thing).__name__) in kinds)
 
 
-def test_nothing_of_a_finished_network_stays_alive(tmp_path):
-    ensemble, pretrained = make_ensemble(tmp_path), make_pretrained()
+def test_nothing_of_a_finished_network_stays_alive(ensemble):
+    pretrained = make_pretrained()
     before = alive()
     train_networks(ensemble, pretrained=pretrained)
     assert len(ensemble.networks) == 2 and alive() == before
@@ -630,16 +619,17 @@ def test_of_the_saved_networks_as_many_are_taken_over_as_are_asked_for_in_their_
     assert [*kernel.saved_networks(tmp_path, RUN, 9)] == ["model_1", "model_2"]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"PK\3\4 broken", "cut off", "another run"])
 def test_a_network_that_is_missing_broken_or_of_another_run_is_not_taken_over(
-    two_networks, tmp_path, content
+    two_networks, tmp_path
 ):
+    assert kernel.saved_networks(tmp_path, RUN, 2) == {}
     whole = kernel.array_path(two_networks[0] / "models", "model_1", RUN).read_bytes()
-    run = RUN[:8] + "00000000" if content == "another run" else RUN
-    parts = {"cut off": whole[: len(whole) // 2], "another run": whole}
-    if content is not None:
-        kernel.array_path(tmp_path, "model_1", run).write_bytes(parts.get(content, content))
-    assert kernel.saved_networks(tmp_path, run, 2) == {}
+    path = kernel.array_path(tmp_path, "model_1", RUN)
+    for content in (b"", b"PK\3\4 broken", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        assert kernel.saved_networks(tmp_path, RUN, 2) == {}
+    path.write_bytes(whole)
+    assert kernel.saved_networks(tmp_path, RUN[:8] + "00000000", 2) == {}
 
 
 def run_of(folder, **changed):
