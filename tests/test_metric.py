@@ -196,9 +196,3 @@ def test_bootstrap_figures_are_those_of_rows_drawn_with_replacement(frame, monke
             expected = score_from_outside(toxic[rows], of_rows, mentioned.iloc[rows])
             found = drawn.loc[(draw, model)].loc[expected.index, expected.columns]
             assert np.allclose(found, expected, rtol=0, atol=1e-12, equal_nan=True)
-
-
-def test_a_bootstrap_whose_time_is_up_ends_early(frame):
-    toxic, scores, mentioned = parts_of(frame)
-    drawn = kernel.bootstrap(toxic, scores.to_frame(), mentioned, seed=3, until=0)
-    assert 0 < len(drawn.index.unique("draw")) < kernel.RESAMPLES

@@ -74,9 +74,12 @@ def test_a_test_comment_weighs_as_much_as_a_train_comment_in_the_mean(names, tra
     assert (weights[ROWS:] == 1).all()
 
 
+def tokens_by_comment(names):
+    return np.split(names["tokens"], names["offsets"][1:-1])
+
+
 def test_tokens_are_those_of_the_comments_in_their_order(names, comments):
-    rows = np.split(names["tokens"], names["offsets"][1:-1])
-    for row, comment in zip(rows, comments, strict=True):
+    for row, comment in zip(tokens_by_comment(names), comments, strict=True):
         expected = [kernel.number_of(token, names["numbers"]) for token in kernel.cut(comment)]
         if len(expected) > 220:
             expected = expected[:165] + expected[-55:]
@@ -151,7 +154,7 @@ def test_a_listed_term_with_a_hyphen_is_a_word_that_is_swapped(train, tmp_path, 
     monkeypatch.setattr(kernel, "CELLS", json.loads(cells))
     names = read(save(train, tmp_path))
     number = names["numbers"]["anglo-saxon"]
-    first, second, *_ = np.split(names["tokens"], names["offsets"][1:-1])
+    first, second, *_ = tokens_by_comment(names)
     assert len(first) == len("An Anglo-Saxon well - known to anglo - saxons".split())
     assert first[1] == second[0] == number
     assert list(first).count(number) == 1
@@ -183,7 +186,8 @@ def test_of_comments_beyond_dispute_an_epoch_draws_two_for_each_other_one(train,
     names["batch_size_for"] = lambda rows: sized_for.append(rows) or 8
     names["settings"] = kernel.Settings()
     kernel.run_cell(kernel.number_of_cell("data = TrainingData("), names)
-    assert len(drawn) <= sized_for[0] <= 1.5 * len(drawn) < len(names["fit_rows"])
+    (size,) = sized_for
+    assert len(drawn) <= size <= 1.5 * len(drawn) < len(names["fit_rows"])
 
 
 def test_a_limit_that_cannot_be_kept_leaves_the_submission_of_tf_idf(folder, tmp_path):
