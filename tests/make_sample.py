@@ -26,70 +26,50 @@ SEED = 2019
 TRAIN_ROWS, TEST_ROWS = 4650, 1000
 FIRST_TRAIN_ID, FIRST_TEST_ID = 59848, 7000000
 
-# Column: (how often it is mentioned, share of these comments that is toxic, nouns).
-# In the order of train.csv.
-IDENTITIES = {
-    "asian": (6, 0.25, "asian {job}|chinese {job}|asian|japanese|vietnamese {job}|vietnamese"),
-    "atheist": (5, 0.25, "atheist|atheist {job}"),
-    "bisexual": (2, 0.25, "bisexual {job}|bisexual"),
-    "black": (66, 0.72, "black {job}|african-american {job}|african {job}|black man|african"),
-    "buddhist": (3, 0.25, "buddhist {job}"),
-    "christian": (
-        77,
-        0.25,
-        "christian {job}|catholic {job}|christian|christian man|baptist {job}|baptist",
-    ),
-    "female": (85, 0.25, "woman|mother|grandmother|female {job}|lady|girl|widow"),
-    "heterosexual": (3, 0.25, "straight {job}|heterosexual {job}|heterosexual"),
-    "hindu": (3, 0.25, "hindu {job}|hindu"),
-    "homosexual_gay_or_lesbian": (
-        66,
-        0.72,
-        "gay {job}|lesbian {job}|homosexual {job}|gay woman|lesbian|lgbt {job}",
-    ),
-    "intellectual_or_learning_disability": (
-        2,
-        0.25,
-        "dyslexic {job}|dyslexic|autistic {job}|autistic",
-    ),
-    "jewish": (77, 0.25, "jewish {job}|jew|jewish woman"),
-    "latino": (6, 0.25, "latino {job}|mexican {job}|hispanic {job}|latina|mexican"),
-    "male": (85, 0.25, "man|father|grandfather|male {job}|guy|boy"),
-    "muslim": (66, 0.72, "muslim {job}|Muslim {job}|muslim|muslim woman|islamic {job}"),
-    "other_disability": (2, 0.25, "diabetic {job}|elderly {job}|disabled {job}"),
-    "other_gender": (2, 0.25, "nonbinary {job}"),
-    "other_race_or_ethnicity": (
-        6,
-        0.25,
-        "arab {job}|arab|nigerian {job}|kurdish {job}|swedish {job}|american {job}",
-    ),
-    "other_religion": (3, 0.25, "sikh {job}|sikh|mormon {job}|mormon"),
-    "other_sexual_orientation": (2, 0.25, "asexual {job}"),
-    "physical_disability": (
-        4,
-        0.25,
-        "blind {job}|deaf {job}|paralyzed {job}|{job} in a wheelchair",
-    ),
-    "psychiatric_or_mental_illness": (
-        75,
-        0.25,
-        "depressed {job}|schizophrenic {job}|{job} with anxiety|bipolar {job}",
-    ),
-    "transgender": (5, 0.25, "transgender {job}|trans {job}|transgender"),
-    "white": (80, 0.25, "white {job}|caucasian {job}|european {job}|white man|european"),
-}
-NO_IDENTITY = (260, 0.12, "{job}|{job} named {surname}|person|immigrant")
-MENTIONS = [column for column, (often, *_) in IDENTITIES.items() for _ in range(often)]
-MENTIONS += [None] * NO_IDENTITY[0]
+# In the order of train.csv: column, how often it is mentioned, share of these comments that is
+# toxic, and nouns, where * is a job.
+TABLE = """
+asian 6 0.25 asian *|chinese *|asian|japanese|vietnamese *|vietnamese
+atheist 5 0.25 atheist|atheist *
+bisexual 2 0.25 bisexual *|bisexual
+black 66 0.72 black *|african-american *|african *|black man|african
+buddhist 3 0.25 buddhist *
+christian 77 0.25 christian *|catholic *|christian|christian man|baptist *|baptist
+female 85 0.25 woman|mother|grandmother|female *|lady|girl|widow
+heterosexual 3 0.25 straight *|heterosexual *|heterosexual
+hindu 3 0.25 hindu *|hindu
+homosexual_gay_or_lesbian 66 0.72 gay *|lesbian *|homosexual *|gay woman|lesbian|lgbt *
+intellectual_or_learning_disability 2 0.25 dyslexic *|dyslexic|autistic *|autistic
+jewish 77 0.25 jewish *|jew|jewish woman
+latino 6 0.25 latino *|mexican *|hispanic *|latina|mexican
+male 85 0.25 man|father|grandfather|male *|guy|boy
+muslim 66 0.72 muslim *|Muslim *|muslim|muslim woman|islamic *
+other_disability 2 0.25 diabetic *|elderly *|disabled *
+other_gender 2 0.25 nonbinary *
+other_race_or_ethnicity 6 0.25 arab *|arab|nigerian *|kurdish *|swedish *|american *
+other_religion 3 0.25 sikh *|sikh|mormon *|mormon
+other_sexual_orientation 2 0.25 asexual *
+physical_disability 4 0.25 blind *|deaf *|paralyzed *|* in a wheelchair
+psychiatric_or_mental_illness 75 0.25 depressed *|schizophrenic *|* with anxiety|bipolar *
+transgender 5 0.25 transgender *|trans *|transgender
+white 80 0.25 white *|caucasian *|european *|white man|european
+"""
+NO_IDENTITY = 0.12, "{job}|{job} named {surname}|person|immigrant"
+IDENTITIES, MENTIONS = {}, []
+for line in TABLE.strip().splitlines():
+    column, often, share, nouns = line.split(" ", 3)
+    IDENTITIES[column] = float(share), nouns.replace("*", "{job}")
+    MENTIONS += [column] * int(often)
+MENTIONS += [None] * 260
 RATERS = (4,) * 12 + (5,) * 3 + (6,) * 3 + (7, 8, 8, 9, 10, 10, 10, 26, 55)
 FILLERS = (0,) * 80 + (1,) * 190 + (2,) * 100 + (3,) * 25 + (5, 6, 7, 8, 10, 12, 15) * 2 + (70,)
-SUBTYPES = ("severe_toxicity", "obscene", "identity_attack", "insult", "threat", "sexual_explicit")
-REACTIONS = ("funny", "wow", "sad", "likes", "disagree")
-COLUMNS = (
+SUBTYPES = "severe_toxicity obscene identity_attack insult threat sexual_explicit".split()
+REACTIONS = "funny wow sad likes disagree".split()
+COLUMNS = [
     *("id", "target", "comment_text", *SUBTYPES[:5], *IDENTITIES),
-    *("created_date", "publication_id", "parent_id", "article_id", "rating", *REACTIONS),
-    *("sexual_explicit", "identity_annotator_count", "toxicity_annotator_count"),
-)
+    *"created_date publication_id parent_id article_id rating".split(),
+    *(*REACTIONS, SUBTYPES[5], "identity_annotator_count", "toxicity_annotator_count"),
+]
 
 # Single words, split at blanks.
 WORDS = {
@@ -235,7 +215,7 @@ CIVIL_KINDS = ("order",) * 4 + ("neutral",) * 17
 
 # Chance of a toxic vote: whole comments that have it.
 ODD_TEXTS = {
-    0.0: ["", "", "", " ", "\n", " \n\t ", *"NA null None nan N/A - ? 12345 Yes No.".split()],
+    0.0: "||| |\n| \n\t |NA|null|None|nan|N/A|-|?|12345|Yes|No.".split("|"),
     0.05: [
         *("Well said", "Agreed!"),
         *"lol 👍 😂😂😂 !!!!!!!! Why??? https://www.example.com/?page=3".split(),
@@ -249,10 +229,9 @@ ODD_TEXTS = {
         "Ο καιρός είναι καλός σήμερα και το λεωφορείο ήρθε στην ώρα του.",
         "今天的天气很好，公共汽车也很准时。",
     ],
-    0.8: [
-        *("Liar!", "What a clown", "IDIOT!!!", "Soooo stupid", "moron"),
-        *("you're a fool", "YOU’RE A FOOL", "loser 😡"),
-    ],
+    0.8: (
+        "Liar!|What a clown|IDIOT!!!|Soooo stupid|moron|you're a fool|YOU’RE A FOOL|loser 😡"
+    ).split("|"),
     0.9: [
         "El alcalde es un payaso y un mentiroso, ¡qué vergüenza!",
         "Der Bürgermeister ist ein Dummkopf und ein Lügner.",
@@ -302,14 +281,14 @@ def write_comment(rng):
     second = pick(rng, MENTIONS) if first and rng.random() < 0.4 else None
     mentioned = [column for column in dict.fromkeys((first, second)) if column]
     people = [IDENTITIES[column] for column in mentioned] or [NO_IDENTITY]
-    toxic = rng.random() < max(share for _, share, _ in people)
+    toxic = rng.random() < max(share for share, _ in people)
     kind = pick(rng, TOXIC_KINDS if toxic else CIVIL_KINDS)
     true, false = ("bad", "good") if toxic else ("good", "bad")
     subtypes = KINDS[kind] | ({"identity_attack": 0.6} if toxic and mentioned else {})
     chance = 0.84 + 0.16 * rng.random() if toxic else 0.05 * rng.random()
 
     sentences = [fill(rng, "{filler}") for _ in range(pick(rng, FILLERS))]
-    nouns, *others = (nouns.split("|") for _, _, nouns in people)
+    nouns, *others = (nouns.split("|") for _, nouns in people)
     telling = [fill(rng, "{" + kind + "}", noun=nouns, true=FILL[true], false=FILL[false])]
     telling += [fill(rng, "{neutral}", noun=nouns) for nouns in others]
     anywhere = int(rng.random() * len(sentences))
@@ -326,11 +305,7 @@ def repeat(rng, comments):
     agree with the first.
     """
     changes = (str, str, str, str, str.upper, str.title, lambda text: text.replace(" ", "  "))
-    again = []
-    for text, mentioned, _, subtypes in comments:
-        change = pick(rng, changes)
-        again.append((change(text), mentioned, 0.5, subtypes))
-    return again
+    return [(pick(rng, changes)(text), named, 0.5, kinds) for text, named, _, kinds in comments]
 
 
 def vote(rng, chance, subtypes):
@@ -353,12 +328,11 @@ def vote_identities(rng, mentioned):
     if rng.random() > (0.76 if mentioned else 0.08):
         return {"identity_annotator_count": 0}
     raters = pick(rng, RATERS)
-    chances = {
-        column: 0.85 if column in mentioned else 0.2 * (rng.random() < 0.02)
-        for column in IDENTITIES
-    }
+    seen = {}
+    for column in IDENTITIES:
+        seen[column] = 0.85 if column in mentioned else 0.2 * (rng.random() < 0.02)
     row = {"identity_annotator_count": raters}
-    for column, chance in chances.items():
+    for column, chance in seen.items():
         row[column] = round(count(rng, raters, chance) / raters, 6)
     return row
 
@@ -378,38 +352,34 @@ def train_row(rng, i, comment):
 
 def write_csv(path, columns, rows):
     with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer = csv.DictWriter(file, columns, lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
 
 
 def main(folder):
     rng = random.Random(SEED)
-    odd = [
-        (text, [], chance, {"insult": 0.8}) for chance, texts in ODD_TEXTS.items() for text in texts
-    ]
+    odd = []
+    for chance, texts in ODD_TEXTS.items():
+        odd += [(text, [], chance, {"insult": 0.8}) for text in texts]
     train, test = ([write_comment(rng) for _ in range(n)] + odd for n in (TRAIN_ROWS, TEST_ROWS))
     train += repeat(rng, train[:60])
     test += train[60:80]
     train, test = (sorted(comments, key=lambda _: rng.random()) for comments in (train, test))
     train_rows = [train_row(rng, i, comment) for i, comment in enumerate(train)]
-    test_rows, submission, expanded = [], [], []
+    test_rows = []
     for i, comment in enumerate(test):
-        row = {"id": FIRST_TEST_ID + i, "comment_text": comment[0]}
-        test_rows.append(row)
-        submission.append({"id": row["id"], "prediction": 0.0})
-        labelled = train_row(rng, i, comment) | row
-        labelled["toxicity"] = labelled.pop("target")
-        expanded.append(labelled)
+        row = train_row(rng, i, comment) | {"id": FIRST_TEST_ID + i, "prediction": 0.0}
+        test_rows.append(row | {"toxicity": row["target"]})
 
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "train.csv", COLUMNS, train_rows)
-    write_csv(folder / "test.csv", ("id", "comment_text"), test_rows)
-    write_csv(folder / "sample_submission.csv", ("id", "prediction"), submission)
+    write_csv(folder / "test.csv", ["id", "comment_text"], test_rows)
+    write_csv(folder / "sample_submission.csv", ["id", "prediction"], test_rows)
     # what is called differently in the labels of the test comments
     columns = ["toxicity" if column == "target" else column for column in COLUMNS]
-    write_csv(folder / "test_public_expanded.csv", columns, expanded[::2])
-    write_csv(folder / "test_private_expanded.csv", columns, expanded[1::2])
+    write_csv(folder / "test_public_expanded.csv", columns, test_rows[::2])
+    write_csv(folder / "test_private_expanded.csv", columns, test_rows[1::2])
 
 
 if __name__ == "__main__":
