@@ -62,3 +62,19 @@ def in_a_folder_of_its_own(tmp_path_factory):
     os.chdir(tmp_path_factory.mktemp("working"))
     yield
     os.chdir(before)
+
+
+@pytest.fixture(scope="session")
+def networks():
+    """int8 vectors, their scales, and networks of random weights on them."""
+    from test_scorer import random_networks  # here, since TensorFlow comes with it
+
+    return random_networks()
+
+
+@pytest.fixture(scope="session")
+def models_dir(networks, tmp_path_factory):
+    """The folder that a run with these networks leaves."""
+    from test_scorer import save
+
+    return save(tmp_path_factory.mktemp("models"), networks)

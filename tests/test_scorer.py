@@ -1,15 +1,16 @@
 """models/: a folder that scores by itself, with NumPy alone, from Python and from the shell."""
 
 import ast
+import codecs
 import csv
 import io
-import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import kernel
@@ -20,10 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 
-NUMBERS = {
-    word: number
-    for number, word in enumerate(["the", "cat", "idiot", "!", "do", "n't", "house"], 1)
-}
+NUMBERS = "the cat idiot ! do n't house".split()
+NUMBERS = {word: number for number, word in enumerate(NUMBERS, 1)}
 MAX_TOKENS = 6
 TRAINED_WORDS = (0, 3)  # of each network
 CALIBRATIONS = [  # of the best network, and of both
@@ -36,21 +35,12 @@ TEXTS = {  # with their tokens: 8 stands for any word that is not numbered
     "": [8],
     "the the the the the the cat": [1, 1, 1, 2],  # runs are shortened
     "Idiot HOUSE": [3, 7],  # other spellings
-    "the cat idiot ! the idiot ! cat": [
-        1,
-        2,
-        3,
-        4,
-        1,
-        3,
-        4,
-        2,
-    ],  # more than the six tokens that networks read
+    # more than the six tokens that networks read
+    "the cat idiot ! the idiot ! cat": [1, 2, 3, 4, 1, 3, 4, 2],
 }
 
 
-@pytest.fixture(scope="module")
-def networks():
+def random_networks():
     """int8 vectors, their scales, and networks of random weights on them."""
     kernel.keras.utils.set_random_seed(0)
     generator = np.random.default_rng(0)
@@ -76,26 +66,21 @@ def save(folder, networks, **changed):
     for number, model in enumerate(models, 1):
         told = {"run": "0123abcdef", "losses": [0.5], "logits": np.zeros((1, 7))}
         np.savez(folder / f"model_{number}_0123abcd.npz", **told, **weights_of(model))
-    shares = pd.DataFrame(0.5, index=[0], columns=kernel.LABELS)
-    names = vars(kernel) | {"run": "0123abcdef", "best_first": ["model_2", "model_1"]}
-    names |= {"models_dir": folder, "vectors_path": folder / "vectors_0123abcd.npy"}
-    names |= {
+    names = vars(kernel) | {
+        "run": "0123abcdef",
+        "best_first": ["model_2", "model_1"],
+        "models_dir": folder,
+        "vectors_path": folder / "vectors_0123abcd.npy",
         "scorer_path": folder / "toxicity.py",
         "settings": SimpleNamespace(max_tokens=MAX_TOKENS),
-    }
-    names |= {"scales": scales, "numbers": NUMBERS, "whole_words": ["x-y"], "label_shares": shares}
-    names |= {
+        "scales": scales,
+        "numbers": NUMBERS,
+        "whole_words": ["x-y"],
+        "label_shares": pd.DataFrame(0.5, index=[0], columns=kernel.LABELS),
         "calibrations": CALIBRATIONS,
-        "time": SimpleNamespace(monotonic=lambda: 0),
-        "patience": 1,
     }
     kernel.run_cell(kernel.number_of_cell("description = {"), names | changed)
     return folder
-
-
-@pytest.fixture(scope="module")
-def folder(networks, tmp_path_factory):
-    return save(tmp_path_factory.mktemp("models"), networks)
 
 
 def expected_scores(models, tokens):
@@ -105,15 +90,12 @@ def expected_scores(models, tokens):
     return expit([a * logit(score) + b for score, (a, b) in curves])
 
 
-def test_scores_are_those_of_keras(networks, folder):
-    score = kernel.load(folder)([*TEXTS])
+def test_scores_are_those_of_keras(networks, models_dir):
+    score = kernel.load(models_dir)([*TEXTS])
     assert [*score] == kernel.LABELS
     for place, tokens in enumerate(TEXTS.values()):
-        pieces = (
-            [tokens[:MAX_TOKENS], tokens[-MAX_TOKENS:]] if len(tokens) > MAX_TOKENS else [tokens]
-        )
-        if len(tokens) > MAX_TOKENS:  # pieces overlap by half: from 0 and from the last six
-            assert len(tokens) - MAX_TOKENS < MAX_TOKENS / 2
+        # where they are more than six, these pieces overlap by half
+        pieces = tokens[:MAX_TOKENS], tokens[-MAX_TOKENS:]
         expected = np.max([expected_scores(networks[2], piece) for piece in pieces], axis=0)
         assert [score[label][place] for label in kernel.LABELS] == pytest.approx(expected, abs=1e-5)
     assert np.ptp(score["toxicity"]) > 0.01
@@ -136,16 +118,17 @@ def test_the_network_in_numpy_is_that_of_keras_at_the_size_that_is_used(units, w
     assert np.ptp(expected, axis=0).min() > 1e-3
 
 
-def test_fewer_networks_are_the_best_ones_with_a_calibration_of_their_own(networks, folder):
-    first = [expected_scores([networks[2][1]], tokens)[0] for tokens in TEXTS.values()][:5]
-    scores = kernel.load(folder, networks=1)([*TEXTS])["toxicity"]
-    assert scores[:5] == pytest.approx(first, abs=1e-5)
-    for networks in (9, 0):
-        assert kernel.load(folder, networks=networks)("the cat") == kernel.load(folder)("the cat")
+def test_fewer_networks_are_the_best_ones_with_a_calibration_of_their_own(networks, models_dir):
+    scores = kernel.load(models_dir, networks=1)([*TEXTS])["toxicity"]
+    first = [expected_scores([networks[2][1]], tokens)[0] for tokens in TEXTS.values()]
+    assert scores[:5] == pytest.approx(first[:5], abs=1e-5)
+    for count in (9, 0):
+        score = kernel.load(models_dir, networks=count)
+        assert score("the cat") == kernel.load(models_dir)("the cat")
 
 
-def test_a_text_gives_numbers_and_a_list_gives_lists(folder):
-    score = kernel.load(folder)
+def test_a_text_gives_numbers_and_a_list_gives_lists(models_dir):
+    score = kernel.load(models_dir)
     one, many = score("the cat"), score(["the cat", "idiot!"])
     assert {label: values[0] for label, values in many.items()} == pytest.approx(one, abs=1e-6)
     assert score([]) == {label: [] for label in kernel.LABELS}
@@ -154,44 +137,36 @@ def test_a_text_gives_numbers_and_a_list_gives_lists(folder):
     json.dumps([one, many])  # Python's own numbers
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        None,
-        3,
-        [None],
-        ["a", float("nan")],
-        [b"a"],
-        pd.DataFrame({"comment_text": ["a"]}),
-        np.array([["a"]]),
-    ],
-)
-def test_what_is_no_text_is_refused(folder, texts):
+NO_TEXTS = [None, 3, [None], ["a", float("nan")], [b"a"], np.array([["a"]])]
+
+
+@pytest.mark.parametrize("texts", [*NO_TEXTS, pd.DataFrame({"comment_text": ["a"]})])
+def test_what_is_no_text_is_refused(models_dir, texts):
     with pytest.raises(TypeError):
-        kernel.load(folder)(texts)
+        kernel.load(models_dir)(texts)
 
 
 def test_labels_that_no_rater_was_asked_about_are_left_out(networks, tmp_path):
     shares = pd.DataFrame(np.nan, index=[0], columns=kernel.LABELS).assign(toxicity=0.5, threat=0.5)
-    score = kernel.load(save(tmp_path, networks, label_shares=shares))
-    assert [*score("the cat")] == ["toxicity", "threat"]
-    assert score("the cat")["threat"] == pytest.approx(
-        expected_scores(networks[2], [1, 2])[5], abs=1e-5
-    )
+    scores = kernel.load(save(tmp_path, networks, label_shares=shares))("the cat")
+    expected = expected_scores(networks[2], [1, 2])[[0, 5]]
+    assert [*scores] == ["toxicity", "threat"]
+    assert [*scores.values()] == pytest.approx(expected, abs=1e-5)
 
 
 @given(length=st.integers(1, 60), size=st.integers(4, 20))
 def test_pieces_cover_a_text_and_overlap_by_half(length, size):
-    words = list(range(length))
+    words = [*range(length)]
     parts = kernel.cut_up(words, size)
-    assert parts[0][0] == 0 and parts[-1][-1] == length - 1
-    assert all(part == words[part[0] :][: min(size, length)] for part in parts)
-    *steps, last = [0, *(later[0] - part[0] for part, later in itertools.pairwise(parts))]
-    assert {*steps} <= {0, -(-size // 2)} and 0 <= last <= -(-size // 2)
+    starts = [part[0] for part in parts]
+    assert parts == [words[start : start + size] for start in starts]
+    assert starts[0] == 0 and starts[-1] == max(0, length - size)
+    steps, half = np.diff(starts), -(-size // 2)
+    assert (steps[:-1] == half).all() and (steps[-1:] <= half).all()
 
 
-def test_a_score_does_not_depend_on_the_other_comments(folder):
-    score = kernel.load(folder)
+def test_a_score_does_not_depend_on_the_other_comments(models_dir):
+    score = kernel.load(models_dir)
     comments = [" ".join(["the cat !"] * (1 + number % 5)) for number in range(150)]
     alone = [score(comment)["insult"] for comment in comments]
     assert score(comments)["insult"] == pytest.approx(alone, abs=1e-6)
@@ -206,40 +181,35 @@ def test_calibration_keeps_the_order_and_stays_within_0_and_1(scores, a, b):
 
 def test_calibration_is_a_line_on_the_logits():
     scores = np.random.default_rng(0).uniform(0.01, 0.99, (20, 2))
-    assert kernel.calibrate(scores, [[1, 0], [1, 0]]) == pytest.approx(scores, abs=1e-9)
-    assert kernel.calibrate(scores, [[2, 1], [0.5, -3]])[:, 1] == pytest.approx(
-        expit(0.5 * logit(scores[:, 1]) - 3)
-    )
+    expected = expit(logit(scores) * [2, 0.5] + [1, -3])
+    assert kernel.calibrate(scores, [[2, 1], [0.5, -3]]) == pytest.approx(expected)
 
 
-def test_explain_leaves_out_each_word_in_turn(folder):
-    score = kernel.load(folder)
+def test_explain_leaves_out_each_word_in_turn(models_dir):
+    score = kernel.load(models_dir)
     falls = kernel.explain(score, "the cat idiot!")
-    assert sorted(word for word, _ in falls) == ["cat", "idiot!", "the"]
-    whole = score("the cat idiot!")["toxicity"]
-    without = {"the": "cat idiot!", "cat": "the idiot!", "idiot!": "the cat"}
-    for word, fall in falls:
-        assert fall == pytest.approx(whole - score(without[word])["toxicity"], abs=1e-6)
-    assert [fall for _, fall in falls] == sorted((fall for _, fall in falls), reverse=True)
+    *others, whole = score(["cat idiot!", "the idiot!", "the cat", "the cat idiot!"])["toxicity"]
+    expected = dict(zip(["the", "cat", "idiot!"], whole - np.array(others), strict=True))
+    assert dict(falls) == pytest.approx(expected, abs=1e-6)
+    assert falls == sorted(falls, key=lambda of_word: -of_word[1])
     assert kernel.explain(score, "") == []
 
 
 @pytest.mark.parametrize("name", ["models.json", "model_2_0123abcd.npz", "vectors_0123abcd.npy"])
 @pytest.mark.parametrize("fault", ["missing", "cut off"])
-def test_a_folder_that_is_not_whole_is_refused(folder, tmp_path, name, fault):
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+def test_a_folder_that_is_not_whole_is_refused(models_dir, tmp_path, name, fault):
+    shutil.copytree(models_dir, tmp_path, dirs_exist_ok=True)
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).unlink()
     if fault == "cut off":
         (tmp_path / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(
-        ValueError, match=re.escape(f"{tmp_path} is not the whole folder of one run")
-    ):
+    refusal = re.escape(f"{tmp_path} is not the whole folder of one run")
+    with pytest.raises(ValueError, match=refusal):
         kernel.load(tmp_path)
 
 
-def test_words_of_another_run_are_refused(networks, tmp_path):
-    save(tmp_path, networks, load=lambda *_, **__: lambda _: {})
+def test_words_of_another_run_are_refused(models_dir, tmp_path):
+    shutil.copytree(models_dir, tmp_path, dirs_exist_ok=True)
     run = json.loads((tmp_path / "models.json").read_text())
     (tmp_path / "models.json").write_text(json.dumps(run | {"words": ["the", "cat"]}))
     with pytest.raises(ValueError, match="not the whole folder of one run.*9 vectors of 2 words"):
@@ -248,27 +218,19 @@ def test_words_of_another_run_are_refused(networks, tmp_path):
 
 def run_python(place, *arguments, **options):
     """Run Python in a place that holds `models`, with NumPy alone in reach, not the repository."""
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(place / "packages")}
-    options = {"text": True} | options
-    return subprocess.run(
-        [sys.executable, "-S", *arguments],
-        cwd=place,
-        env=environment,
-        capture_output=True,
-        **options,
-    )
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": "packages"}
+    command = [sys.executable, "-S", *arguments]
+    return subprocess.run(command, cwd=place, env=environment, capture_output=True, **options)
 
 
 @pytest.fixture(scope="module")
-def elsewhere(folder, tmp_path_factory):
-    """A place with a copy of the folder, and nothing to import but Python's own and NumPy."""
+def elsewhere(models_dir, tmp_path_factory):
+    """A place with a copy of the models_dir, and nothing to import but Python's own and NumPy."""
     place = tmp_path_factory.mktemp("elsewhere")
-    shutil.copytree(folder, place / "models")
+    shutil.copytree(models_dir, place / "models")
     (place / "packages").mkdir()
-    packages = os.path.dirname(os.path.dirname(np.__file__))
-    for name in ("numpy", "numpy.libs"):
-        if os.path.isdir(os.path.join(packages, name)):
-            (place / "packages" / name).symlink_to(os.path.join(packages, name))
+    for path in (Path(np.__file__).parent, Path(np.__file__).parents[1] / "numpy.libs"):
+        (place / "packages" / path.name).symlink_to(path)
     return place
 
 
@@ -282,48 +244,26 @@ print(json.dumps(answers))
 """
 
 
-def test_the_folder_works_in_an_empty_place_with_numpy_alone(folder, elsewhere):
+def test_the_folder_works_in_an_empty_place_with_numpy_alone(models_dir, elsewhere):
     assert run_python(elsewhere, "-c", "import pandas").returncode  # it is out of reach
     done = run_python(elsewhere, "-c", LINES, json.dumps([*TEXTS]))
     assert done.returncode == 0, done.stderr
     scores, falls, modules = json.loads(done.stdout)
-    for label, values in kernel.load(folder)([*TEXTS]).items():
+    for label, values in kernel.load(models_dir)([*TEXTS]).items():
         assert scores[label] == pytest.approx(values, abs=1e-5)
     assert sorted(word for word, _ in falls) == ["an", "idiot"]
-    assert {name.split(".")[0] for name in modules} - sys.stdlib_module_names <= {
-        "numpy",
-        "toxicity",
-        "__main__",
-    }
+    imported = {name.split(".")[0] for name in modules} - sys.stdlib_module_names
+    assert imported <= {"numpy", "toxicity", "__main__"}
 
 
-def test_toxicity_py_is_made_of_the_marked_cells(folder):
-    source = (folder / "toxicity.py").read_text(encoding="utf-8")
-    defined = {node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+def test_toxicity_py_is_made_of_the_marked_cells(models_dir):
+    module = ast.parse((models_dir / "toxicity.py").read_text(encoding="utf-8"))
+    defined = {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
     assert defined == {
-        *(
-            "csv_rows",
-            "token_pattern",
-            "cut",
-            "spellings",
-            "best_spelling",
-            "number_of",
-            "calibrate",
-        ),
-        *(
-            "sigmoid",
-            "dense",
-            "recurrent",
-            "scores_of",
-            "load",
-            "cut_up",
-            "explain",
-            "main",
-            "score_csv",
-        ),
+        *"csv_rows token_pattern cut spellings best_spelling number_of calibrate sigmoid".split(),
+        *"dense recurrent scores_of load cut_up explain main score_csv".split(),
     }
-    assert "keras" not in source.replace("Keras' LSTM", "").lower() and "tensorflow" not in source
-    assert ast.get_docstring(ast.parse(source))
+    assert ast.get_docstring(module)
 
 
 ROWS = [
@@ -331,42 +271,39 @@ ROWS = [
     ["007", 'the "cat",\nidiot', "é"],
     ["8", "", ""],
     ["9", "idiot !", "x,y"],
+    ["10", "the\rcat\r\n!", "a\rb"],
 ]
-ROWS += [["10", "the\rcat\r\n!", "a\rb"]]
 
 
 def as_csv(rows):
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows(rows)
-    return text.getvalue()
+    return text.getvalue().encode()
 
 
-@pytest.mark.parametrize("way", ["file", "standard input"])
-def test_a_csv_comes_back_with_its_columns_and_the_scores(folder, elsewhere, way):
-    (elsewhere / "comments.csv").write_bytes(("\ufeff" + as_csv(ROWS)).encode())
-    arguments = ["models/toxicity.py"] + (["comments.csv"] if way == "file" else [])
-    done = run_python(
-        elsewhere, *arguments, text=False, input=None if way == "file" else as_csv(ROWS).encode()
-    )
+def test_a_csv_comes_back_with_its_columns_and_the_scores(models_dir, elsewhere):
+    (elsewhere / "comments.csv").write_bytes(codecs.BOM_UTF8 + as_csv(ROWS))
+    done = run_python(elsewhere, "models/toxicity.py", "comments.csv")
     assert done.returncode == 0, done.stderr
+    piped = run_python(elsewhere, "models/toxicity.py", input=as_csv(ROWS))
+    assert piped.stdout == done.stdout
     header, *rows = csv.reader(io.StringIO(done.stdout.decode(), newline=""))
     assert header == ROWS[0] + kernel.LABELS
     assert [row[:3] for row in rows] == ROWS[1:]
-    expected = kernel.load(folder)([row[1] for row in ROWS[1:]])
-    for row, values in zip(rows, zip(*expected.values(), strict=True), strict=True):
-        assert [float(field) for field in row[3:]] == pytest.approx(values, rel=1e-4)
+    expected = kernel.load(models_dir)([row[1] for row in ROWS[1:]])
+    scores = np.array([row[3:] for row in rows], float).T
+    assert scores == pytest.approx(np.array([*expected.values()]), rel=1e-4)
 
 
 @pytest.fixture
-def shell(folder, tmp_path, monkeypatch, capsysbinary):
-    """What main prints for a csv that is given as text or bytes; SystemExit where it gives up."""
+def shell(models_dir, tmp_path, monkeypatch, capsysbinary):
+    """What main prints for the bytes of a csv; SystemExit where it gives up."""
+    path = tmp_path / "comments.csv"
 
-    def run(text, *arguments):
-        (tmp_path / "comments.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
-        monkeypatch.setattr(
-            sys, "argv", ["toxicity.py", str(tmp_path / "comments.csv"), *arguments]
-        )
-        monkeypatch.setattr(kernel, "__file__", str(folder / "toxicity.py"))
+    def run(content, *arguments):
+        path.write_bytes(content)
+        monkeypatch.setattr(sys, "argv", ["toxicity.py", str(path), *arguments])
+        monkeypatch.setattr(kernel, "__file__", str(models_dir / "toxicity.py"))
         kernel.main()
         return capsysbinary.readouterr().out.decode()
 
@@ -374,48 +311,43 @@ def shell(folder, tmp_path, monkeypatch, capsysbinary):
 
 
 @pytest.mark.parametrize(
-    ("text", "fault"),
+    "content, fault",
     [
-        ("id,text\n1,a\n", "one column must be comment_text (--column)"),
-        ("comment_text,comment_text\n1,a\n", "one column must be comment_text"),
-        ("", "one column must be comment_text"),
-        (
-            "comment_text,insult\na,0\n",
-            "and none toxicity, severe_toxicity, obscene, identity_attack, insult",
-        ),
-        ("id,comment_text\n1,a\n2\n", "line 3: 1 fields, the header has 2"),
-        ("id,comment_text\n" + "1,a\n" * 2000 + "2,b,c\n", "line 2002: 3 fields, the header has 2"),
-        ('id,comment_text\n1,"a\n', "line 2: unexpected end of data"),
+        (b"id,text\n1,a\n", "one column must be comment_text (--column)"),
+        (b"comment_text,comment_text\n1,a\n", "one column must be comment_text"),
+        (b"", "one column must be comment_text"),
+        (b"comment_text,insult\na,0\n", "and none toxicity, severe_toxicity, obscene, identity"),
+        (b"id,comment_text\n1,a\n2\n", "line 3: 1 fields, the header has 2"),
+        (b"id,comment_text\n" + b"1,a\n" * 2000 + b"2,b,c\n", "line 2002: 3 fields"),
+        (b'id,comment_text\n1,"a\n', "line 2: unexpected end of data"),
         (b"id,comment_text\n1,a\n1,\xff\xfe\n", "line 3: 'utf-8' codec can't decode byte 0xff"),
     ],
 )
-def test_what_is_wrong_with_a_csv_is_said_in_one_line(shell, text, fault):
+def test_what_is_wrong_with_a_csv_is_said_in_one_line(shell, content, fault):
     with pytest.raises(SystemExit) as ended:
-        shell(text)
+        shell(content)
     message = str(ended.value)
     assert "comments.csv" in message and fault in message and "\n" not in message
 
 
-def test_a_csv_of_any_length_is_scored_in_parts_and_nothing_is_lost(folder, shell):
+def test_a_csv_of_any_length_is_scored_in_parts_and_nothing_is_lost(models_dir, shell):
     texts = [" ".join([*NUMBERS][: 1 + number % 5]) for number in range(2345)]
-    frame = pd.read_csv(
-        io.StringIO(shell(as_csv([["text"], *([text] for text in texts)]), "--column", "text"))
-    )
-    assert list(frame["text"]) == texts
-    assert list(frame["toxicity"]) == pytest.approx(
-        kernel.load(folder)(texts)["toxicity"], rel=1e-4
-    )
+    scored = shell(as_csv([["text"], *([text] for text in texts)]), "--column", "text")
+    frame = pd.read_csv(io.StringIO(scored))
+    assert [*frame["text"]] == texts
+    expected = kernel.load(models_dir)(texts)["toxicity"]
+    assert [*frame["toxicity"]] == pytest.approx(expected, rel=1e-4)
 
 
 def test_lines_may_end_as_on_windows(shell):
-    texts = ["comment_text", "the cat", "idiot"]
-    assert shell("\r\n".join(texts)) == shell("\n".join(texts))
+    texts = [b"comment_text", b"the cat", b"idiot"]
+    assert shell(b"\r\n".join(texts)) == shell(b"\n".join(texts))
 
 
 def test_a_missing_file_is_one_line_and_a_status(elsewhere):
     done = run_python(elsewhere, "models/toxicity.py", "missing.csv")
-    assert done.returncode == 1 and done.stdout == ""
-    assert "missing.csv" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 1 and not done.stdout
+    assert b"missing.csv" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_who_reads_only_the_first_scores_sees_no_traceback(elsewhere):
