@@ -216,10 +216,9 @@ CIVIL_KINDS = ("order",) * 4 + ("neutral",) * 17
 # Chance of a toxic vote: whole comments that have it.
 ODD_TEXTS = {
     0.0: "||| |\n| \n\t |NA|null|None|nan|N/A|-|?|12345|Yes|No.".split("|"),
-    0.05: [
-        *("Well said", "Agreed!"),
-        *"lol 👍 😂😂😂 !!!!!!!! Why??? https://www.example.com/?page=3".split(),
-    ],
+    0.05: ("Well said|Agreed!|lol|👍|😂😂😂|!!!!!!!!|Why???|https://www.example.com/?page=3").split(
+        "|"
+    ),
     0.1: [
         "See http://example.org/a_b(c).html &amp; www.example.net &lt;here&gt;",
         'She said "no", he said "yes", and the sign said ""closed"".',

@@ -13,35 +13,11 @@ from pathlib import Path
 
 HERE = Path.cwd().resolve()
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-FORBIDDEN = (
-    "socket.",
-    "subprocess.",
-    "os.system",
-    "os.exec",
-    "os.posix_spawn",
-    "os.spawn",
-    "os.fork",
-)
-FORBIDDEN += (
-    "os.startfile",
-    "pty.",
-    "pickle.",
-    "urllib.",
-    "http.",
-    "ftplib.",
-    "smtplib.",
-    "webbrowser.",
-)
-CHANGING = (
-    "os.remove",
-    "os.rename",
-    "os.rmdir",
-    "os.mkdir",
-    "os.symlink",
-    "os.link",
-    "os.truncate",
-)
-CHANGING += ("os.chmod", "os.chown", "os.utime", "shutil.")
+FORBIDDEN = """socket. subprocess. os.system os.exec os.posix_spawn os.spawn os.fork os.startfile
+    pty. pickle. urllib. http. ftplib. smtplib. webbrowser."""
+CHANGING = """os.remove os.rename os.rmdir os.mkdir os.symlink os.link os.truncate os.chmod os.chown
+    os.utime shutil."""
+FORBIDDEN, CHANGING = tuple(FORBIDDEN.split()), tuple(CHANGING.split())
 HARMLESS = {"socket.gethostname", "socket.__new__"}  # nothing leaves the machine yet
 
 

@@ -9,46 +9,38 @@ import numpy as np
 FOLDER = kernel.NOTEBOOK.parent
 
 
+def train(output, *arguments):
+    command = [sys.executable, FOLDER / "embeddings" / "train.py", "--output", output, *arguments]
+    subprocess.run(command, check=True)
+
+
 def read_vectors(path):
-    lines = path.read_text(encoding="utf-8").splitlines()
-    words = [line.split(" ")[0] for line in lines[1:]]
-    return lines[0], words, np.array([line.split(" ")[1:] for line in lines[1:]], dtype=np.float32)
+    """The first line, the words, and their vectors."""
+    header, *lines = path.read_text(encoding="utf-8").splitlines()
+    rows = [line.split(" ") for line in lines]
+    return header, [row[0] for row in rows], np.array([row[1:] for row in rows], np.float32)
 
 
 def test_sample_vectors_are_those_that_the_command_makes(tmp_path):
-    made = tmp_path / "sample.vec"
-    arguments = ["--width", "32", "--min-count", "2", "--epochs", "20", "--output", made]
     sample = [FOLDER / "tests" / "sample" / name for name in ("train.csv", "test.csv")]
-    subprocess.run(
-        [sys.executable, FOLDER / "embeddings" / "train.py", *sample, *arguments], check=True
-    )
-    header, words, vectors = read_vectors(made)
-    stored_header, stored_words, stored_vectors = read_vectors(FOLDER / "embeddings" / "sample.vec")
-    assert (header, words) == (stored_header, stored_words)
+    options = "--width 32 --min-count 2 --epochs 20".split()
+    train(tmp_path / "sample.vec", *sample, *options)
+    header, words, vectors = read_vectors(tmp_path / "sample.vec")
+    *stored, stored_vectors = read_vectors(FOLDER / "embeddings" / "sample.vec")
+    assert stored == [header, words]
     assert header == f"{len(words)} 32"
+    # sums differ between processors in their last digits
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(stored_vectors, axis=1)
-    assert (
-        (vectors * stored_vectors).sum(axis=1) / lengths
-    ).min() > 0.99  # sums differ between processors in their last digits
+    cosines = (vectors * stored_vectors).sum(axis=1) / lengths
+    assert cosines.min() > 0.99
 
 
 def test_vectors_are_found_for_the_words_as_the_notebook_cuts_them(tmp_path):
-    comments = tmp_path / "comments.csv"
+    comments, output = tmp_path / "comments.csv", tmp_path / "new folder" / "comments.vec"
     comments.write_text("comment_text\n" + "I don’t think SO!\n" * 20, encoding="utf-8")
-    output = tmp_path / "new folder" / "comments.vec"
-    command = [
-        sys.executable,
-        FOLDER / "embeddings" / "train.py",
-        comments,
-        "--output",
-        output,
-        "--width",
-        "5",
-    ]
-    subprocess.run(command, check=True)
+    train(output, comments, "--width", "5")
     tokens = kernel.cut("I don’t think SO!")
-    vectors = kernel.read_vectors(
-        output, {form.encode() for token in tokens for form in kernel.spellings(token)}, first=0
-    )
+    wanted = {form.encode() for token in tokens for form in kernel.spellings(token)}
+    vectors = kernel.read_vectors(output, wanted, first=0)
     assert {vector.shape for vector in vectors.values()} == {(5,)}
     assert all(vectors.keys() & kernel.spellings(token) for token in tokens)

@@ -16,10 +16,8 @@ def test_real_comments_are_read_cut_and_covered_by_their_vectors():
     places, offsets, words = kernel.tokenize(train["comment_text"], max_tokens=220)
     assert len(offsets) == len(train) + 1
     wanted = {form.encode(errors="replace") for word in words for form in kernel.spellings(word)}
-    files = [
-        kernel.read_vectors(REAL / name, wanted, 0)
-        for name in ("glove.6B.50d.20k.txt", "comments.100d.vec")
-    ]
+    names = ("glove.6B.50d.20k.txt", "comments.100d.vec")
+    files = [kernel.read_vectors(REAL / name, wanted, 0) for name in names]
     numbers = kernel.number_words(words, np.bincount(places), set().union(*files), set())
     embedding_matrix, scales = kernel.build_embedding_matrix(files, numbers)
     assert embedding_matrix.shape == (2 + len(numbers), 150) and scales.shape == (150,)

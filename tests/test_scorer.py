@@ -85,25 +85,26 @@ def save(folder, networks, **changed):
 
 def expected_scores(models, tokens):
     """The mean score of Keras' models of one comment, calibrated: float (labels,)."""
-    scores = np.mean([expit(model(np.array([tokens], np.int32))[0]) for model in models], axis=0)
-    curves = zip(scores.astype(float), CALIBRATIONS[len(models) - 1], strict=True)
-    return expit([a * logit(score) + b for score, (a, b) in curves])
+    batch = np.array([tokens], np.int32)
+    scores = np.mean([expit(model(batch)) for model in models], axis=0)
+    return kernel.calibrate(scores.astype(float), CALIBRATIONS[len(models) - 1])[0]
 
 
 def test_scores_are_those_of_keras(networks, models_dir):
-    score = kernel.load(models_dir)([*TEXTS])
-    assert [*score] == kernel.LABELS
+    scores = kernel.load(models_dir)([*TEXTS])
+    assert [*scores] == kernel.LABELS
+    scores = np.array([*scores.values()])  # (labels, texts)
     for place, tokens in enumerate(TEXTS.values()):
         # where they are more than six, these pieces overlap by half
         pieces = tokens[:MAX_TOKENS], tokens[-MAX_TOKENS:]
         expected = np.max([expected_scores(networks[2], piece) for piece in pieces], axis=0)
-        assert [score[label][place] for label in kernel.LABELS] == pytest.approx(expected, abs=1e-5)
-    assert np.ptp(score["toxicity"]) > 0.01
+        assert scores[:, place] == pytest.approx(expected, abs=1e-5)
+    assert np.ptp(scores[0]) > 0.01
 
 
-@pytest.mark.parametrize("units, width", [(128, 600), (7, 3)])
-def test_the_network_in_numpy_is_that_of_keras_at_the_size_that_is_used(units, width):
+def test_the_network_in_numpy_is_that_of_keras_at_the_size_that_is_used():
     """On batches with padding, in full precision."""
+    units, width = 128, 600
     kernel.keras.utils.set_random_seed(1)
     generator = np.random.default_rng(1)
     matrix = generator.normal(scale=0.4, size=(500, width)).astype(np.float16)
@@ -119,9 +120,10 @@ def test_the_network_in_numpy_is_that_of_keras_at_the_size_that_is_used(units, w
 
 
 def test_fewer_networks_are_the_best_ones_with_a_calibration_of_their_own(networks, models_dir):
-    scores = kernel.load(models_dir, networks=1)([*TEXTS])["toxicity"]
-    first = [expected_scores([networks[2][1]], tokens)[0] for tokens in TEXTS.values()]
-    assert scores[:5] == pytest.approx(first[:5], abs=1e-5)
+    score = kernel.load(models_dir, networks=1)
+    for text, tokens in [*TEXTS.items()][:5]:
+        expected = expected_scores([networks[2][1]], tokens)
+        assert [*score(text).values()] == pytest.approx(expected, abs=1e-5)
     for count in (9, 0):
         score = kernel.load(models_dir, networks=count)
         assert score("the cat") == kernel.load(models_dir)("the cat")
@@ -137,21 +139,26 @@ def test_a_text_gives_numbers_and_a_list_gives_lists(models_dir):
     json.dumps([one, many])  # Python's own numbers
 
 
-NO_TEXTS = [None, 3, [None], ["a", float("nan")], [b"a"], np.array([["a"]])]
+NO_TEXTS = [
+    *(None, 3, [None], ["a", float("nan")], [b"a"], np.array([["a"]])),
+    pd.DataFrame({"comment_text": ["a"]}),
+]
 
 
-@pytest.mark.parametrize("texts", [*NO_TEXTS, pd.DataFrame({"comment_text": ["a"]})])
+@pytest.mark.parametrize("texts", NO_TEXTS)
 def test_what_is_no_text_is_refused(models_dir, texts):
     with pytest.raises(TypeError):
         kernel.load(models_dir)(texts)
 
 
 def test_labels_that_no_rater_was_asked_about_are_left_out(networks, tmp_path):
-    shares = pd.DataFrame(np.nan, index=[0], columns=kernel.LABELS).assign(toxicity=0.5, threat=0.5)
-    scores = kernel.load(save(tmp_path, networks, label_shares=shares))("the cat")
-    expected = expected_scores(networks[2], [1, 2])[[0, 5]]
+    shares = pd.DataFrame(np.nan, index=[0], columns=kernel.LABELS)
+    shares[["toxicity", "threat"]] = 0.5
+    score = kernel.load(save(tmp_path, networks, label_shares=shares))
+    expected = expected_scores(networks[2], [1, 2])
+    scores = score("the cat")
     assert [*scores] == ["toxicity", "threat"]
-    assert [*scores.values()] == pytest.approx(expected, abs=1e-5)
+    assert [*scores.values()] == pytest.approx(expected[[0, 5]], abs=1e-5)
 
 
 @given(length=st.integers(1, 60), size=st.integers(4, 20))
@@ -165,24 +172,12 @@ def test_pieces_cover_a_text_and_overlap_by_half(length, size):
     assert (steps[:-1] == half).all() and (steps[-1:] <= half).all()
 
 
-def test_a_score_does_not_depend_on_the_other_comments(models_dir):
-    score = kernel.load(models_dir)
-    comments = [" ".join(["the cat !"] * (1 + number % 5)) for number in range(150)]
-    alone = [score(comment)["insult"] for comment in comments]
-    assert score(comments)["insult"] == pytest.approx(alone, abs=1e-6)
-
-
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=30), st.floats(0.01, 3), st.floats(-5, 5))
-def test_calibration_keeps_the_order_and_stays_within_0_and_1(scores, a, b):
+@given(st.lists(st.floats(0, 1), min_size=1), st.floats(0.01, 3), st.floats(-5, 5))
+def test_calibration_is_a_line_on_the_logits(scores, a, b):
+    expected = expit(a * logit(np.clip(scores, 1e-7, 1 - 1e-7)) + b)
     with np.errstate(over="ignore"):  # 1 / (1 + inf) is 0
-        shares = kernel.calibrate(np.sort(scores)[:, None], [[a, b]])[:, 0]
-    assert (np.diff(shares) >= 0).all() and (shares >= 0).all() and (shares <= 1).all()
-
-
-def test_calibration_is_a_line_on_the_logits():
-    scores = np.random.default_rng(0).uniform(0.01, 0.99, (20, 2))
-    expected = expit(logit(scores) * [2, 0.5] + [1, -3])
-    assert kernel.calibrate(scores, [[2, 1], [0.5, -3]]) == pytest.approx(expected)
+        shares = kernel.calibrate(np.array(scores)[:, None], [[a, b]])[:, 0]
+    assert shares == pytest.approx(expected, abs=1e-12)
 
 
 def test_explain_leaves_out_each_word_in_turn(models_dir):
@@ -195,14 +190,15 @@ def test_explain_leaves_out_each_word_in_turn(models_dir):
     assert kernel.explain(score, "") == []
 
 
+def cut_off(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
 @pytest.mark.parametrize("name", ["models.json", "model_2_0123abcd.npz", "vectors_0123abcd.npy"])
-@pytest.mark.parametrize("fault", ["missing", "cut off"])
-def test_a_folder_that_is_not_whole_is_refused(models_dir, tmp_path, name, fault):
+@pytest.mark.parametrize("damage", [Path.unlink, cut_off])
+def test_a_folder_that_is_not_whole_is_refused(models_dir, tmp_path, name, damage):
     shutil.copytree(models_dir, tmp_path, dirs_exist_ok=True)
-    content = (tmp_path / name).read_bytes()
-    (tmp_path / name).unlink()
-    if fault == "cut off":
-        (tmp_path / name).write_bytes(content[: len(content) // 2])
+    damage(tmp_path / name)
     refusal = re.escape(f"{tmp_path} is not the whole folder of one run")
     with pytest.raises(ValueError, match=refusal):
         kernel.load(tmp_path)
@@ -210,9 +206,9 @@ def test_a_folder_that_is_not_whole_is_refused(models_dir, tmp_path, name, fault
 
 def test_words_of_another_run_are_refused(models_dir, tmp_path):
     shutil.copytree(models_dir, tmp_path, dirs_exist_ok=True)
-    run = json.loads((tmp_path / "models.json").read_text())
-    (tmp_path / "models.json").write_text(json.dumps(run | {"words": ["the", "cat"]}))
-    with pytest.raises(ValueError, match="not the whole folder of one run.*9 vectors of 2 words"):
+    path = tmp_path / "models.json"
+    path.write_text(path.read_text().replace(', "house"', ""))
+    with pytest.raises(ValueError, match="not the whole folder of one run.*9 vectors of 6 words"):
         kernel.load(tmp_path)
 
 
@@ -229,7 +225,8 @@ def elsewhere(models_dir, tmp_path_factory):
     place = tmp_path_factory.mktemp("elsewhere")
     shutil.copytree(models_dir, place / "models")
     (place / "packages").mkdir()
-    for path in (Path(np.__file__).parent, Path(np.__file__).parents[1] / "numpy.libs"):
+    numpy = Path(np.__file__).parent
+    for path in (numpy, numpy.with_name("numpy.libs")):
         (place / "packages" / path.name).symlink_to(path)
     return place
 
@@ -266,48 +263,31 @@ def test_toxicity_py_is_made_of_the_marked_cells(models_dir):
     assert ast.get_docstring(module)
 
 
+HEADER = ["id", "my text", "a note"]
 ROWS = [
-    ["id", "comment_text", "a note"],
     ["007", 'the "cat",\nidiot', "é"],
     ["8", "", ""],
     ["9", "idiot !", "x,y"],
     ["10", "the\rcat\r\n!", "a\rb"],
-]
-
-
-def as_csv(rows):
-    text = io.StringIO()
-    csv.writer(text, quoting=csv.QUOTE_ALL).writerows(rows)
-    return text.getvalue().encode()
+] * 300  # they are scored in parts
 
 
 def test_a_csv_comes_back_with_its_columns_and_the_scores(models_dir, elsewhere):
-    (elsewhere / "comments.csv").write_bytes(codecs.BOM_UTF8 + as_csv(ROWS))
-    done = run_python(elsewhere, "models/toxicity.py", "comments.csv")
+    file = io.StringIO()
+    csv.writer(file, quoting=csv.QUOTE_ALL).writerows([HEADER, *ROWS])
+    content = file.getvalue().encode()
+    (elsewhere / "comments.csv").write_bytes(codecs.BOM_UTF8 + content)
+    command = ["models/toxicity.py", "--column", "my text"]
+    done = run_python(elsewhere, *command, "comments.csv")
     assert done.returncode == 0, done.stderr
-    piped = run_python(elsewhere, "models/toxicity.py", input=as_csv(ROWS))
+    piped = run_python(elsewhere, *command, input=content)
     assert piped.stdout == done.stdout
     header, *rows = csv.reader(io.StringIO(done.stdout.decode(), newline=""))
-    assert header == ROWS[0] + kernel.LABELS
-    assert [row[:3] for row in rows] == ROWS[1:]
-    expected = kernel.load(models_dir)([row[1] for row in ROWS[1:]])
+    assert header == HEADER + kernel.LABELS
+    assert [row[:3] for row in rows] == ROWS
+    expected = kernel.load(models_dir)([row[1] for row in ROWS])
     scores = np.array([row[3:] for row in rows], float).T
     assert scores == pytest.approx(np.array([*expected.values()]), rel=1e-4)
-
-
-@pytest.fixture
-def shell(models_dir, tmp_path, monkeypatch, capsysbinary):
-    """What main prints for the bytes of a csv; SystemExit where it gives up."""
-    path = tmp_path / "comments.csv"
-
-    def run(content, *arguments):
-        path.write_bytes(content)
-        monkeypatch.setattr(sys, "argv", ["toxicity.py", str(path), *arguments])
-        monkeypatch.setattr(kernel, "__file__", str(models_dir / "toxicity.py"))
-        kernel.main()
-        return capsysbinary.readouterr().out.decode()
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -319,29 +299,20 @@ def shell(models_dir, tmp_path, monkeypatch, capsysbinary):
         (b"comment_text,insult\na,0\n", "and none toxicity, severe_toxicity, obscene, identity"),
         (b"id,comment_text\n1,a\n2\n", "line 3: 1 fields, the header has 2"),
         (b"id,comment_text\n" + b"1,a\n" * 2000 + b"2,b,c\n", "line 2002: 3 fields"),
-        (b'id,comment_text\n1,"a\n', "line 2: unexpected end of data"),
         (b"id,comment_text\n1,a\n1,\xff\xfe\n", "line 3: 'utf-8' codec can't decode byte 0xff"),
     ],
 )
-def test_what_is_wrong_with_a_csv_is_said_in_one_line(shell, content, fault):
+def test_what_is_wrong_with_a_csv_is_said_in_one_line(
+    models_dir, tmp_path, monkeypatch, content, fault
+):
+    path = tmp_path / "comments.csv"
+    path.write_bytes(content)
+    monkeypatch.setattr(sys, "argv", ["toxicity.py", str(path)])
+    monkeypatch.setattr(kernel, "__file__", str(models_dir / "toxicity.py"))
     with pytest.raises(SystemExit) as ended:
-        shell(content)
+        kernel.main()
     message = str(ended.value)
     assert "comments.csv" in message and fault in message and "\n" not in message
-
-
-def test_a_csv_of_any_length_is_scored_in_parts_and_nothing_is_lost(models_dir, shell):
-    texts = [" ".join([*NUMBERS][: 1 + number % 5]) for number in range(2345)]
-    scored = shell(as_csv([["text"], *([text] for text in texts)]), "--column", "text")
-    frame = pd.read_csv(io.StringIO(scored))
-    assert [*frame["text"]] == texts
-    expected = kernel.load(models_dir)(texts)["toxicity"]
-    assert [*frame["toxicity"]] == pytest.approx(expected, rel=1e-4)
-
-
-def test_lines_may_end_as_on_windows(shell):
-    texts = [b"comment_text", b"the cat", b"idiot"]
-    assert shell(b"\r\n".join(texts)) == shell(b"\n".join(texts))
 
 
 def test_a_missing_file_is_one_line_and_a_status(elsewhere):
