@@ -36,13 +36,11 @@ def test_each_test_comment_has_labels_in_one_of_two_files():
     halves = [pd.read_csv(SAMPLE / f"test_{name}_expanded.csv") for name in ("public", "private")]
     assert sorted(pd.concat(halves)["id"]) == sorted(ids)
     for half in halves:
-        assert {"toxicity", *kernel.IDENTITIES, *kernel.OTHER_IDENTITIES} <= set(half)
-        assert 0.1 < (half["toxicity"] >= 0.5).mean() < 0.4
+        assert {"toxicity", *kernel.IDENTITIES, *kernel.OTHER_IDENTITIES} <= {*half}
 
 
 def test_columns_are_the_competitions_in_order(train):
     assert list(train.columns) == COLUMNS
-    assert 4_500 <= len(train) <= 5_500
 
 
 def test_identity_columns_are_empty_in_about_half_of_the_rows(train):

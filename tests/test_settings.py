@@ -86,29 +86,21 @@ def attach(folder, *names):
 
 
 @pytest.mark.parametrize(
-    "layout", [f"competitions/{COMPETITION}", COMPETITION, "datasets/somebody/copy/of the/files"]
-)
-def test_comments_are_found_in_every_layout(tmp_path, layout):
-    attach(tmp_path / "another-competition", "train.csv", "test.csv")
-    attach(tmp_path / "vectors", GLOVE, CRAWL)
-    folder = attach(tmp_path / layout, *COMPETITION_FILES)
-    assert kernel.find_files(kernel.Settings(), tmp_path)[0] == folder
-
-
-@pytest.mark.parametrize(
-    "glove, crawl",
+    "comments, glove, crawl",
     [
-        (f"datasets/{TAKUOK}", f"datasets/{YEKENOT}"),
-        ("glove840b300dtxt", "fasttext-crawl-300d-2m"),
-        (f"datasets/{TAKUOK}", "fasttext-crawl-300d-2m"),
-        ("datasets/somebody/both/vectors", "datasets/somebody/both/vectors"),
-        (f"datasets/somebody/{GLOVE}", f"datasets/somebody/{CRAWL}"),  # folders called as the files
+        (f"competitions/{COMPETITION}", f"datasets/{TAKUOK}", f"datasets/{YEKENOT}"),
+        (COMPETITION, "glove840b300dtxt", "fasttext-crawl-300d-2m"),
+        ("datasets/somebody/copy/of the/files", f"datasets/{TAKUOK}", "fasttext-crawl-300d-2m"),
+        (COMPETITION, "datasets/somebody/both/vectors", "datasets/somebody/both/vectors"),
+        # folders called as the files
+        (COMPETITION, f"datasets/somebody/{GLOVE}", f"datasets/somebody/{CRAWL}"),
     ],
 )
-def test_vectors_are_found_in_every_layout(tmp_path, glove, crawl):
-    attach(tmp_path / COMPETITION, *COMPETITION_FILES)
+def test_files_are_found_in_every_layout(tmp_path, comments, glove, crawl):
+    attach(tmp_path / "another-competition", "train.csv", "test.csv")
+    folder = attach(tmp_path / comments, *COMPETITION_FILES)
     files = [attach(tmp_path / glove, GLOVE) / GLOVE, attach(tmp_path / crawl, CRAWL) / CRAWL]
-    assert kernel.find_files(kernel.Settings(), tmp_path)[1] == files
+    assert kernel.find_files(kernel.Settings(), tmp_path) == (folder, files)
 
 
 def test_the_attached_source_wins_over_others_with_files_of_that_name(tmp_path):
