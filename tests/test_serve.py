@@ -55,6 +55,10 @@ class Server:
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
 
+    def analyze(self, text, *attributes, **others):
+        """Status and content of the answer to a request for these attributes of a comment."""
+        return self.ask(request(text, *attributes, **others))
+
     def socket(self, sent=b""):
         """A connection on which these bytes were sent."""
         client = socket.create_connection(("127.0.0.1", self.port), timeout=60)
@@ -71,6 +75,7 @@ def server(models_dir, tmp_path_factory):
     server = Server(models_dir, tmp_path_factory.mktemp("server"), "--suggestions", "suggestions")
     yield server
     assert server.stop() == 0
+    assert server.log.read_text() == "", "no text, no traceback"
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +88,9 @@ def request(text, *attributes, **others):
     return {"comment": {"text": text}, "requestedAttributes": requested, **others}
 
 
-def scores_of(server, asked):
-    """What the answer says of each attribute."""
-    return server.ask(asked)[1]["attributeScores"]
-
-
-def toxicity_of(server, asked):
+def toxicity_of(answer):
     """The share, and {span: share}, by the units where spans begin and end."""
-    toxicity = scores_of(server, asked)["TOXICITY"]
+    toxicity = answer[1]["attributeScores"]["TOXICITY"]
     spans = {}
     for span in toxicity["spanScores"]:
         spans[span["begin"], span["end"]] = span["score"]["value"]
@@ -138,15 +138,17 @@ def test_the_example_of_the_reference(server, score):
 def test_every_attribute_is_the_label_of_its_name(server, score):
     names = LABELS | {f"{name}_EXPERIMENTAL": label for name, label in LABELS.items()}
     del names["SEXUALLY_EXPLICIT_EXPERIMENTAL"]
-    scores, expected = scores_of(server, request("the idiot cat!", *names)), score("the idiot cat!")
-    shares = {name: each["summaryScore"]["value"] for name, each in scores.items()}
+    _, answer = server.analyze("the idiot cat!", *names)
+    expected, shares = score("the idiot cat!"), {}
+    for name, each in answer["attributeScores"].items():
+        shares[name] = each["summaryScore"]["value"]
     assert shares == pytest.approx({name: expected[label] for name, label in names.items()})
     assert len({*shares.values()}) == 7
     assert {*server.ask(None, "/healthz", "GET")[1]["attributes"]} == {*names}
 
 
 def test_without_spans_the_whole_comment_is_the_span(server):
-    share, spans = toxicity_of(server, request("the cat. idiot!"))
+    share, spans = toxicity_of(server.analyze("the cat. idiot!"))
     assert spans == {(0, 15): share}
 
 
@@ -160,15 +162,15 @@ def test_without_spans_the_whole_comment_is_the_span(server):
     ],
 )
 def test_spans_are_sentences_in_units_of_utf16(server, text, spans):
-    assert [*toxicity_of(server, request(text, spanAnnotations=True))[1]] == spans
+    assert [*toxicity_of(server.analyze(text, spanAnnotations=True))[1]] == spans
 
 
 def test_tags_of_html_are_not_scored_and_keep_their_place(server, score):
     text = '<p class="idiot">the cat.</p><!-- idiot --> <b>the house</b>'
     asked = request(text, spanAnnotations=True)
-    plain, _ = toxicity_of(server, asked)
+    plain, _ = toxicity_of(server.ask(asked))
     asked["comment"]["type"] = "HTML"
-    share, spans = toxicity_of(server, asked)
+    share, spans = toxicity_of(server.ask(asked))
     assert share == pytest.approx(score("the cat. the house")["toxicity"])
     first, *_, last = [text[begin:end] for begin, end in spans]
     assert first.startswith("the cat.") and last.startswith("the house")
@@ -180,9 +182,9 @@ def test_what_lies_below_its_threshold_is_left_out(server, score):
     asked = request("the cat", "TOXICITY", "INSULT")
     toxicity = {"scoreType": "PROBABILITY", "scoreThreshold": share + 1e-6}
     asked["requestedAttributes"]["TOXICITY"] = toxicity
-    assert [*scores_of(server, asked)] == ["INSULT"]
+    assert [*server.ask(asked)[1]["attributeScores"]] == ["INSULT"]
     toxicity["scoreThreshold"] = share - 1e-6
-    assert [*scores_of(server, asked)] == ["TOXICITY", "INSULT"]
+    assert [*server.ask(asked)[1]["attributeScores"]] == ["TOXICITY", "INSULT"]
     asked["requestedAttributes"] = {"TOXICITY": {"scoreThreshold": 1}}
     assert server.ask(asked) == (200, {"languages": ["en"]})
 
@@ -190,22 +192,22 @@ def test_what_lies_below_its_threshold_is_left_out(server, score):
 def test_fields_that_do_not_matter_are_accepted_and_the_token_comes_back(server):
     others = {"context": {"entries": [{"text": "x"}]}, "doNotStore": True}
     others |= {"sessionId": "1", "communityId": "c", "clientToken": "a token"}
-    status, answer = server.ask(request("the cat", languages=["en-GB"], **others))
+    status, answer = server.analyze("the cat", languages=["en-GB"], **others)
     assert (status, answer["clientToken"], answer["languages"]) == (200, "a token", ["en-GB"])
-    as_r_sends_it = request("the cat", languages="en", spanAnnotations=None)
-    assert server.ask(as_r_sends_it)[1]["languages"] == ["en"]
-    assert scores_of(server, request("a", requestedAttributes={"THREAT": None}))
+    _, as_r_asks = server.analyze("the cat", languages="en", spanAnnotations=None)
+    assert as_r_asks["languages"] == ["en"]
+    assert server.analyze("a", requestedAttributes={"THREAT": None})[0] == 200
 
 
 def test_errors_are_those_of_perspective(server):
-    assert "non-empty" in is_refused(server.ask(request(" \n")), 400, "COMMENT_EMPTY")
+    assert "non-empty" in is_refused(server.analyze(" \n"), 400, "COMMENT_EMPTY")
     is_refused(server.ask({"requestedAttributes": {"TOXICITY": {}}}), 400, "COMMENT_EMPTY")
     is_refused(server.ask({"comment": {"text": "<b></b>", "type": "HTML"}}), 400, "COMMENT_EMPTY")
     is_refused(server.ask({"comment": {"text": "a"}}), 400, "NO_REQUESTED_ATTRIBUTES")
-    message = is_refused(server.ask(request("a", "FLIRTATION")), 400)
+    message = is_refused(server.analyze("a", "FLIRTATION"), 400)
     assert message.startswith("Unknown requested attribute: FLIRTATION")
     assert "SEXUALLY_EXPLICIT" in message
-    refused = server.ask(request("a", "INSULT", languages=["und"]))
+    refused = server.analyze("a", "INSULT", languages=["und"])
     message = is_refused(refused, 400, "LANGUAGE_NOT_SUPPORTED_BY_ATTRIBUTE")
     assert message == "Attribute INSULT does not support request languages: und"
 
@@ -213,8 +215,8 @@ def test_errors_are_those_of_perspective(server):
 @pytest.mark.parametrize("letter", ["a", "é", "😂"])
 def test_a_comment_has_at_most_20480_bytes(server, letter):
     text = letter * (20_480 // len(letter.encode()))
-    assert server.ask(request(text))[0] == 200
-    is_refused(server.ask(request(text + "a")), 400, "COMMENT_TOO_LONG")
+    assert server.analyze(text)[0] == 200
+    is_refused(server.analyze(text + "a"), 400, "COMMENT_TOO_LONG")
 
 
 OTHER_FORMS = """
@@ -250,9 +252,9 @@ def test_a_body_of_another_form_is_refused(server, body, path):
 
 def test_a_hundred_thousand_attributes_are_answered_in_few_bytes(server):
     names = [f"A{number}" for number in range(100_000)]
-    message = is_refused(server.ask(request("a", *names[:70_000])), 400)
+    message = is_refused(server.analyze("a", *names[:70_000]), 400)
     assert len(message) < 500
-    is_refused(server.ask(request("a", *names)), 413)  # more than a megabyte
+    is_refused(server.analyze("a", *names), 413)  # more than a megabyte
 
 
 def test_a_body_of_more_than_a_megabyte_is_refused_unread(server):
@@ -277,14 +279,12 @@ def test_other_places_and_methods(server):
     assert ANALYZE in is_refused(elsewhere, 404, status="NOT_FOUND")
     for body, *place in ((None, ANALYZE, "GET"), ({}, "/healthz", "POST"), ({}, SUGGEST, "PUT")):
         is_refused(server.ask(body, *place), 405, status="UNIMPLEMENTED")
-    assert server.ask(None, "/healthz", "GET")[0] == 200
 
 
 def test_suggestions_are_kept_only_where_a_file_is_named(server, models_dir, tmp_path):
     suggested = {  # like the reference's example
         "comment": {"text": "Get busy living, or get busy dying."},
         "attributeScores": {"TOXICITY": {"summaryScore": {"value": 0}}},
-        "communityId": "/forum/movies",
         "clientToken": "comment-53922",
     }
     expected = 200, {"clientToken": "comment-53922"}
@@ -314,9 +314,8 @@ def test_googles_client_by_its_address_alone(server, score):
         assert share == pytest.approx(score(EXAMPLE)[name.lower()])
     suggestion = client.comments().suggestscore(body=request("a", clientToken="t"))
     assert suggestion.execute() == {"clientToken": "t"}
-    with pytest.raises(googleapiclient.errors.HttpError, match="COMMENT_EMPTY") as error:
+    with pytest.raises(googleapiclient.errors.HttpError, match="400.*COMMENT_EMPTY") as error:
         client.comments().analyze(body=request("")).execute()
-    assert error.value.resp.status == 400
     assert error.value.reason == "Comment must be non-empty."
 
 
@@ -342,18 +341,16 @@ def test_the_address_that_a_proxy_tells(server):
 
 
 def test_side_by_side_each_gets_its_own_answer_and_memory_stays(server, score):
-    words = ["the", "cat!", "idiot", "house"]
-    texts = [" ".join(three) for three in itertools.permutations(words, 3)]
+    texts = [" ".join(words) for words in itertools.permutations(["the", "cat!", "idiot", "house"])]
     texts += [f"{text} " * 20 for text in texts[:4]]
     expected = dict(zip(texts, score(texts)["toxicity"], strict=True))
 
     def shares_are_right(times):
         for text in texts * times:
-            share, _ = toxicity_of(server, request(text))
+            share, _ = toxicity_of(server.analyze(text))
             assert share == pytest.approx(expected[text], abs=1e-6)
         return psutil.Process(server.process.pid).memory_info().rss
 
-    assert len({round(share, 5) for share in expected.values()}) > 20
     with ThreadPoolExecutor(8) as clients:
         before = max(clients.map(shares_are_right, [2] * 8))
         assert max(clients.map(shares_are_right, [5] * 8)) < before + 30 * 2**20
@@ -361,7 +358,7 @@ def test_side_by_side_each_gets_its_own_answer_and_memory_stays(server, score):
 
 def test_attributes_that_are_not_supported_are_dropped_where_the_request_says_so(server):
     asked = request("the cat", "TOXICITY", "FLIRTATION", dropUnsupportedAttributes=True)
-    assert [*scores_of(server, asked)] == ["TOXICITY"]
+    assert [*server.ask(asked)[1]["attributeScores"]] == ["TOXICITY"]
     assert server.ask(asked | {"languages": ["fr"]}) == (200, {"languages": ["fr"]})
 
 
@@ -371,7 +368,7 @@ def test_who_hangs_up_or_is_slow_keeps_nobody_waiting(server):
         server.socket(raw(body)).close()  # before the answer
         server.socket(raw(body)[:-5]).close()  # in the midst of the question
     slow = [server.socket(raw(body)[:-5]) for _ in range(150)]
-    assert server.ask(request("the cat"))[0] == 200
+    assert server.analyze("the cat")[0] == 200
     for client in slow:
         client.sendall(raw(body)[-5:])
         assert all_of(client).startswith(b"HTTP/1.1 200")
@@ -384,7 +381,7 @@ def test_what_was_begun_is_answered_after_sigterm(models_dir, tmp_path):
     kept = raw(body).replace(b"Connection: close\r\n", b"")
     first, last = server.socket(kept[:-5]), server.socket(kept[:-5])
     begun = [server.socket(raw(long)) for _ in range(8)]
-    assert server.ask(request("a"))[0] == 200  # so that all of these have been read
+    assert server.analyze("a")[0] == 200  # so that all of these have been read
     server.process.send_signal(signal.SIGTERM)
     with ThreadPoolExecutor(8) as clients:
         answers = clients.map(all_of, begun)
@@ -399,9 +396,7 @@ def test_what_was_begun_is_answered_after_sigterm(models_dir, tmp_path):
         for half in (first, last):
             half.sendall(body[-5:])
             assert b'"attributeScores"' in all_of(half)  # and the connection is closed
-        for answer in answers:
-            assert answer.startswith(b"HTTP/1.1 200")
-            assert b"summaryScore" in answer
+        assert all(b"summaryScore" in answer for answer in answers)
     assert server.process.wait(60) == 0
 
 
@@ -409,16 +404,11 @@ def test_a_fault_of_the_server_tells_no_text(models_dir, tmp_path):
     server = Server(models_dir, tmp_path, "--suggestions", str(tmp_path / "no folder" / "file"))
     answer = server.ask(request("a secret word"), SUGGEST)
     assert is_refused(answer, 500, status="INTERNAL") == "The server failed"
-    server.ask(request("a secret word"))
+    server.analyze("a secret word")
     server.ask(b"a secret word")
     assert server.stop() == 0
     log = server.log.read_text()
     assert "FileNotFoundError" in log and "secret" not in log and "Traceback" not in log
-
-
-def test_the_log_holds_no_text_and_no_traceback(server):
-    assert server.ask(request("a secret word"))[0] == 200
-    assert server.log.read_text() == ""
 
 
 def test_the_application_is_wsgi(models_dir, monkeypatch):
