@@ -14,7 +14,7 @@ def test_made_up_sentences_differ_in_the_term_the_frame_and_the_adjective_alone(
     rows = {row.text: (row.toxic, row.term) for row in asked.itertuples()}
     assert rows["I am a kind widow"] == (False, "widow")
     assert rows["What a vile gay!"] == (True, "gay")
-    adjectives = {True: {*kernel.TOXIC.split()}, False: {*kernel.HARMLESS.split()}}
+    adjectives = {True: {*kernel.TOXIC}, False: {*kernel.HARMLESS}}
     for (toxic, _), texts in asked.groupby(["toxic", "term"])["text"]:
         assert len(texts) == 32
         words = {*" ".join(texts).split()}
@@ -55,7 +55,7 @@ def insults_and_widows(texts):
     """
     scores = []
     for text in texts:
-        is_insult = any(adjective in text for adjective in kernel.TOXIC.split())
+        is_insult = any(adjective in text for adjective in kernel.TOXIC)
         scores.append(0.5 * is_insult + 0.6 * text.count("widow"))
     return {"toxicity": scores}
 

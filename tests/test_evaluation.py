@@ -43,48 +43,44 @@ def write(path, ids, predictions):
     return path
 
 
+def compare(*files, held_out="7 07", of_test="3"):
+    """The scores that the cell reads: of the comments held out, then of those to score."""
+    held_out, of_test = held_out.split(), of_test.split()
+    names = run_cells(
+        ["other_scores = pd.DataFrame("],
+        holdout=pd.DataFrame({"id": held_out}),
+        test=pd.DataFrame({"id": of_test}),
+        settings=SimpleNamespace(compare_files=files),
+        baseline_scores=np.zeros(len(held_out) + len(of_test)),
+    )
+    return names["other_scores"]
+
+
 def test_predictions_of_another_model_are_read_to_the_last_digit(tmp_path):
     numbers = np.random.default_rng(0).random(300) ** 40
     ids = " ".join(map(str, range(300)))
     path = write(tmp_path / "bayes.csv", ids, numbers)
-    found = kernel.read_predictions(path, pd.Series(ids.split()))
-    assert np.array_equal(found, numbers)
-
-
-def test_what_another_model_has_no_prediction_for_is_missing(tmp_path):
-    path = write(tmp_path / "bert.csv", "07 8 7", [-1.5, 0.0, 2.5])
-    found = kernel.read_predictions(path, pd.Series(["7", "x", "07"]))
-    assert list(found) == pytest.approx([2.5, np.nan, -1.5], nan_ok=True)
+    found = compare(path, held_out=ids, of_test="x")["bayes.csv"]
+    assert np.array_equal(found[:300], numbers)
 
 
 def test_faults_in_the_predictions_of_another_model_are_named(tmp_path):
     path = write(tmp_path / "bert.csv", "a b a", 0.5)
     with pytest.raises(ValueError, match=rf"{path}, row 3 \(id a\), column id"):
-        kernel.read_predictions(path, pd.Series(["a"]))
-
-
-def compare(*files):
-    """The scores and submissions that the cell reads, where 1 and 2 are held out, and 3 is not."""
-    names = run_cells(
-        ["other_submissions = {}"],
-        holdout=pd.DataFrame({"id": ["1", "2"]}),
-        test=pd.DataFrame({"id": ["3"]}),
-        settings=SimpleNamespace(compare_files=files),
-        other_scores=pd.DataFrame(),
-    )
-    return names["other_scores"], pd.DataFrame(names["other_submissions"])
+        compare(path)
 
 
 def test_other_models_may_be_of_the_held_out_comments_or_of_the_test_comments(tmp_path):
-    held_out = write(tmp_path / "bert.csv", "2 1 9", [0.2, 0.1, 0.9])
-    of_test = write(tmp_path / "roberta.csv", "3 1", [0.3, 0.1])
-    scores, submissions = compare(held_out, of_test)
-    assert scores.to_dict("list") == {"bert.csv": [0.1, 0.2]}
-    assert submissions.to_dict("list") == {"roberta.csv": [0.3]}
+    held_out = write(tmp_path / "bert.csv", "07 7 9", [-0.2, 0.1, 0.9])
+    of_test = write(tmp_path / "roberta.csv", "3 7", [0.3, 2.5])
+    scores = compare(held_out, of_test)
+    assert list(scores) == ["TF-IDF", "bert.csv", "roberta.csv"]
+    assert list(scores["bert.csv"]) == pytest.approx([0.1, -0.2, np.nan], nan_ok=True)
+    assert list(scores["roberta.csv"]) == pytest.approx([2.5, np.nan, 0.3], nan_ok=True)
 
 
 def test_other_models_that_lack_some_of_both_are_refused(tmp_path):
-    path = write(tmp_path / "bert.csv", "1 2", [0.1, np.nan])
+    path = write(tmp_path / "bert.csv", "7 07", [0.1, np.nan])
     with pytest.raises(ValueError, match=f"{path} lacks 1 held-out comments and 1 test comments"):
         compare(path)
 
@@ -238,7 +234,7 @@ def evaluation():
     holdout[kernel.SUBTYPES] = generator.integers(0, 11, (ROWS, 6)) / 10
     holdout.loc[::3, "threat"] = holdout["obscene"] = np.nan
     predicted = np.column_stack([scores["LSTM"] / 2, generator.random((ROWS, 6))])
-    cells = ["sizes = ", "final_scores = ", "bias = {", "calibrations, total"]
+    cells = ["sizes = ", "bias = {", "calibrations, total"]
     cells += ["label_figures = {}", "find_thresholds(holdout", "wrong = holdout"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel.plt, "show", kernel.plt.close)
@@ -333,8 +329,7 @@ def leaderboard(submissions, labelled):
         test=submissions[["id"]],
         ensemble=SimpleNamespace(mean_scores=lambda: lstm),
         holdout=[],
-        other_submissions={},
-        baseline_scores=submissions["TF-IDF"],
+        other_scores=submissions[["TF-IDF"]],
         labelled_tests={"public": labelled},
     )
     return names["leaderboards"]["public"]

@@ -128,13 +128,3 @@ def test_a_stop_while_a_file_is_written_leaves_no_half_of_it(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         kernel.write_atomically(tmp_path / "vectors.npy", stop)
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_table_of_the_model_card_has_four_decimals_and_counts_as_they_are():
-    columns = {"comments": [12_345, 0], "auc": [0.98765432, np.nan], "gap": ["+0.1*", "-0.2"]}
-    assert kernel.markdown_table(pd.DataFrame(columns, ["a", "b"])).splitlines() == [
-        "|  | comments | auc | gap |",
-        "| --- | --- | --- | --- |",
-        "| a | 12345 | 0.9877 | +0.1* |",
-        "| b | 0 | nan | -0.2 |",
-    ]
