@@ -1,4 +1,4 @@
-"""Ask it: made-up sentences, the figures of the terms in them, and terms replaced in comments."""
+"""Made-up sentences, the figures of the terms in them, and terms replaced in comments."""
 
 import itertools
 
@@ -42,13 +42,6 @@ def test_figures_of_terms_are_those_of_scikit_learn_and_scipy():
         assert dict(figures) == pytest.approx(expected)
 
 
-def test_terms_are_replaced_throughout_a_comment_and_nothing_else_is():
-    comments = ["Gay women, and Gayle.", "nobody"]
-    assert kernel.replace_terms(comments, ["widow"]) == ["widow widow, and Gayle.", "nobody"]
-    replaced = kernel.replace_terms(comments[:1] * 50, ["x", "y"])
-    assert set(replaced) == {"x x, and Gayle.", "y y, and Gayle."}
-
-
 def insults_and_widows(texts):
     """Insults stand above the rest but for any widow, each mention of whom adds more than they
     do.
@@ -66,7 +59,7 @@ def tables_of_terms():
         "LISTED": kernel.one_of(itertools.chain(*kernel.LISTED_TERMS)),
         "NOT_LISTED": "widow",
         "score": insults_and_widows,
-        "holdout": pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY"]}),
+        "holdout": pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY, Gayle"]}),
     }
     for text in ("term_figures(asked)", "naming = "):
         kernel.run_cell(kernel.number_of_cell(text), names)

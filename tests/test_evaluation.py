@@ -1,6 +1,4 @@
-"""Evaluation: other models, intervals, pictures, thresholds, against counting and scikit-learn."""
-
-from types import SimpleNamespace
+"""Evaluation: intervals, pictures, thresholds, against counting and scikit-learn."""
 
 import kernel
 import numpy as np
@@ -8,7 +6,6 @@ import pandas as pd
 import pytest
 from scipy.special import expit, logit
 from sklearn.metrics import precision_score, recall_score, roc_auc_score
-from test_metric import score_from_outside
 
 ROWS = 600
 MODELS = ("LSTM", "TF-IDF")
@@ -32,65 +29,6 @@ def run_cells(texts, **given):
     for text in texts:
         kernel.run_cell(kernel.number_of_cell(text), names)
     return names
-
-
-# --- other models' predictions ---
-
-
-def write(path, ids, predictions):
-    path.parent.mkdir(exist_ok=True)
-    pd.DataFrame({"id": ids.split(), "prediction": predictions}).to_csv(path, index=False)
-    return path
-
-
-def compare(*files, held_out="7 07", of_test="3"):
-    """The scores that the cell reads: of the comments held out, then of those to score."""
-    held_out, of_test = held_out.split(), of_test.split()
-    names = run_cells(
-        ["other_scores = pd.DataFrame("],
-        holdout=pd.DataFrame({"id": held_out}),
-        test=pd.DataFrame({"id": of_test}),
-        settings=SimpleNamespace(compare_files=files),
-        baseline_scores=np.zeros(len(held_out) + len(of_test)),
-    )
-    return names["other_scores"]
-
-
-def test_predictions_of_another_model_are_read_to_the_last_digit(tmp_path):
-    numbers = np.random.default_rng(0).random(300) ** 40
-    ids = " ".join(map(str, range(300)))
-    path = write(tmp_path / "bayes.csv", ids, numbers)
-    found = compare(path, held_out=ids, of_test="x")["bayes.csv"]
-    assert np.array_equal(found[:300], numbers)
-
-
-def test_faults_in_the_predictions_of_another_model_are_named(tmp_path):
-    path = write(tmp_path / "bert.csv", "a b a", 0.5)
-    with pytest.raises(ValueError, match=rf"{path}, row 3 \(id a\), column id"):
-        compare(path)
-
-
-def test_other_models_may_be_of_the_held_out_comments_or_of_the_test_comments(tmp_path):
-    held_out = write(tmp_path / "bert.csv", "07 7 9", [-0.2, 0.1, 0.9])
-    of_test = write(tmp_path / "roberta.csv", "3 7", [0.3, 2.5])
-    scores = compare(held_out, of_test)
-    assert list(scores) == ["TF-IDF", "bert.csv", "roberta.csv"]
-    assert list(scores["bert.csv"]) == pytest.approx([0.1, -0.2, np.nan], nan_ok=True)
-    assert list(scores["roberta.csv"]) == pytest.approx([2.5, np.nan, 0.3], nan_ok=True)
-
-
-def test_other_models_that_lack_some_of_both_are_refused(tmp_path):
-    path = write(tmp_path / "bert.csv", "7 07", [0.1, np.nan])
-    with pytest.raises(ValueError, match=f"{path} lacks 1 held-out comments and 1 test comments"):
-        compare(path)
-
-
-@pytest.mark.parametrize("paths", [["a/bert.csv", "b/bert.csv"], ["LSTM"]])
-def test_other_models_have_names_of_their_own(tmp_path, paths):
-    """Which no column of the tables has either: these do not end in .csv."""
-    paths = [write(tmp_path / path, "3", 0.3) for path in paths]
-    with pytest.raises(ValueError, match="different names that end in .csv"):
-        compare(*paths)
 
 
 # --- the picture ---
@@ -180,19 +118,6 @@ def test_labels_that_no_rising_curve_can_be_learned_from_are_not_calibrated(shar
     assert calibrated[:, 0] == pytest.approx(SCORES, abs=1e-6)
 
 
-def test_thresholds_flag_the_share_or_reach_the_precision_that_they_are_named_after():
-    toxic, scores, _ = comments()
-    scores = scores["LSTM"].to_numpy()
-    thresholds = kernel.find_thresholds(toxic, scores)
-    flagged = scores >= thresholds.pop("flags 5%")
-    assert flagged.mean() == pytest.approx(0.05, abs=1 / ROWS)
-    assert [*thresholds] == ["precision 70%", "precision 90%"]
-    for found, wanted in zip(thresholds.values(), (0.7, 0.9), strict=True):
-        assert found == min(score for score in scores if toxic[scores >= score].mean() >= wanted)
-    wrong = kernel.find_thresholds(toxic, np.where(toxic, 0.2, 0.3))
-    assert np.isnan(wrong["precision 90%"])
-
-
 def test_what_thresholds_do_is_counted():
     toxic, scores, mentioned = comments()
     scores = scores["LSTM"].to_numpy()
@@ -218,9 +143,7 @@ def test_what_thresholds_do_is_counted():
 
 @pytest.fixture(scope="module")
 def evaluation():
-    """The variables that the cells of the evaluation leave, of comments that are all held out, in
-    a short time.
-    """
+    """The variables that the cells of the evaluation leave, of comments that are all held out."""
     toxic, scores, mentioned = comments()
     generator = np.random.default_rng(1)
     number = np.where(toxic, toxic.cumsum(), (~toxic).cumsum())  # among those of its class
@@ -228,31 +151,27 @@ def evaluation():
     mentioned["hindu"] = mentioned["asian"]  # ten toxic and ten harmless comments, and one less
     mentioned.loc[np.argmax(toxic), "hindu"] = False
     mentioned["male"] &= toxic
-    scores["LSTM"] += 0.3 * (mentioned["black"] & ~toxic)
-    holdout = pd.DataFrame({"target": 0.8 * toxic, "comment_text": ""})
-    holdout["id"] = holdout.index.astype(str)
+    holdout = pd.DataFrame({"target": 0.8 * toxic})
     holdout[kernel.SUBTYPES] = generator.integers(0, 11, (ROWS, 6)) / 10
     holdout.loc[::3, "threat"] = holdout["obscene"] = np.nan
-    predicted = np.column_stack([scores["LSTM"] / 2, generator.random((ROWS, 6))])
-    cells = ["sizes = ", "bias = {", "calibrations, total"]
-    cells += ["label_figures = {}", "find_thresholds(holdout", "wrong = holdout"]
+    predicted = np.column_stack([scores.pop("LSTM") / 2, generator.random((ROWS, 6))])
+    network_figures = pd.DataFrame({"each network": [0.8, 0.9]}, index=["model_1", "model_2"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel.plt, "show", kernel.plt.close)
+        patch.setattr(kernel, "RESAMPLES", 30)
         return run_cells(
-            cells,
+            ["sizes = ", "bias = sizes", "calibrations = []", "label_aucs = {}", "flag(thresholds"],
             holdout=holdout,
             holdout_toxic=toxic,
             holdout_mentioned=mentioned,
             holdout_rows=np.arange(ROWS),
             groups=np.arange(ROWS),
             to_balance=toxic[:, None],
-            ensemble=SimpleNamespace(mean_scores=lambda: predicted),
-            scores_by_network={"model_1": predicted**2, "model_2": 2 * predicted - predicted**2},
-            best_first=["model_2", "model_1"],
-            other_scores=scores[["TF-IDF"]],
+            by_network=np.array([predicted**2, 2 * predicted - predicted**2]),
+            network_figures=network_figures,
+            counts=np.array([1, 2]),
+            scores=scores,
             settings=kernel.Settings(),
-            patience=0,
-            show_comments=False,
             decisive="final_score",
         )
 
@@ -264,29 +183,30 @@ def test_intervals_hold_their_own_figures(evaluation):
 
 
 def test_identities_with_enough_comments_of_both_classes_are_shown_beside_the_nine(evaluation):
-    bias = evaluation["bias"]["LSTM"]
+    bias = evaluation["bias"]
     assert list(bias.index) == [*kernel.IDENTITIES, "asian"]
-    assert list(bias.loc["asian", ["comments", "toxic"]]) == [20, 10]
-    assert evaluation["worst_identity"] == "black"  # not male, of whom no AUC can be computed
+    assert list(bias.loc["asian", ["harmless", "toxic"]]) == [10, 10]
+    of_lstm = evaluation["figures"].loc["LSTM"].drop("all")
+    assert bias["bpsn_auc"].equals(of_lstm["bpsn_auc"])
 
 
-def test_intervals_are_those_of_95_of_100_draws_of_differences_too(evaluation):
+def test_intervals_are_those_of_95_of_100_draws_of_the_difference_too(evaluation):
     draws = evaluation["drawn"].xs("all", level="identity")["final_score"].unstack()
-    assert len(draws) == kernel.FEWEST_DRAWS, "since the time is up"
-    finals = evaluation["final_scores"]["final_score"]
-    ends = {**evaluation["ends"].T, "above": evaluation["ends_above"].loc["TF-IDF"]}
-    for of in (draws, finals):
-        of["above"] = of["LSTM"] - of["TF-IDF"]
-    for name, (low, high) in ends.items():
-        expected = np.quantile(draws[name], [0.025, 0.975])
-        assert [low, high] == pytest.approx(expected, abs=1e-12)
-        assert low <= finals[name] <= high
+    assert len(draws) == 30
+    shown = evaluation["final_scores"].join(draws.quantile([0.025, 0.975]).T)
+    difference = draws["LSTM"] - draws["TF-IDF"]
+    assert evaluation["above"].equals(difference)
+    low, high = evaluation["low"], evaluation["high"]
+    for model, row in shown.iterrows():
+        found = [ends.at[(model, "all"), "final_score"] for ends in (low, high)]
+        assert found == pytest.approx([row[0.025], row[0.975]], abs=1e-12)
+        assert found[0] <= row["final_score"] <= found[1]
 
 
 def test_each_number_of_networks_has_a_calibration_of_its_own(evaluation):
     """Of the mean of the best ones, from the half that nothing is measured on."""
     fitted = ~evaluation["measured"]
-    best, both = evaluation["scores_by_network"]["model_2"], evaluation["ensemble"].mean_scores()
+    best, both = evaluation["by_network"][1], evaluation["by_network"].mean(axis=0)
     shares = evaluation["holdout"]["target"].to_numpy()[fitted]
     found = []
     for curves, scores in zip(evaluation["calibrations"], (best, both), strict=True):
@@ -298,65 +218,18 @@ def test_each_number_of_networks_has_a_calibration_of_its_own(evaluation):
 
 
 def test_label_aucs_are_those_of_scikit_learn_on_the_comments_whose_raters_were_asked(evaluation):
-    table = evaluation["label_figures"]
+    aucs = evaluation["label_aucs"]
     shares = evaluation["holdout"].rename(columns={"target": "toxicity"})
-    assert list(table.index) == kernel.LABELS
-    for label in table.index.drop("obscene"):
+    assert list(aucs) == kernel.LABELS and np.isnan(aucs.pop("obscene"))
+    for label, found in aucs.items():
         known = shares[label].notna()
         has_label = shares[label][known] >= 0.5
-        assert table.at[label, "comments"] == has_label.sum()
         expected = roc_auc_score(has_label, evaluation["folder_shares"][label][known])
-        assert table.at[label, "auc"] == pytest.approx(expected, abs=1e-12)
-    comments, auc = table.loc["obscene"]
-    assert comments == 0
-    assert np.isnan(auc)
+        assert found == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_surest_errors_come_first_and_last_and_are_about_the_worst_identity(evaluation):
-    error = evaluation["folder_shares"]["toxicity"] - evaluation["holdout"]["target"]
-    about = error[evaluation["holdout_mentioned"]["black"]].sort_values(ascending=False)
-    assert list(evaluation["wrong"]["id"]) == list(about.index.astype(str))
-
-
-# --- the leaderboard ---
-
-
-def leaderboard(submissions, labelled):
-    """The table of the cell that scores submissions."""
-    lstm = submissions[["LSTM"]].to_numpy()
-    names = run_cells(
-        ["leaderboards = {}"],
-        test=submissions[["id"]],
-        ensemble=SimpleNamespace(mean_scores=lambda: lstm),
-        holdout=[],
-        other_scores=submissions[["TF-IDF"]],
-        labelled_tests={"public": labelled},
-    )
-    return names["leaderboards"]["public"]
-
-
-def test_the_leaderboard_is_the_score_of_the_rows_that_have_labels():
-    toxic, scores, mentioned = comments()
-    labelled = mentioned * 0.5
-    labelled["id"] = scores["id"] = [f"{row:03}" for row in range(ROWS)]
-    labelled["toxicity"] = toxic * 0.5
-    rows = slice(350, ROWS - 1)
-    labelled.loc[ROWS - 1, "id"] = "unknown"
-    labelled = labelled[350:].replace({"male": {0.0: np.nan}})  # which is no mention
-    table = leaderboard(scores[::-1].reset_index(drop=True), labelled)
-    assert list(table["rows"]) == [249, 249]
-    for model in MODELS:
-        of_rows = scores[model].to_numpy()[rows]
-        expected = score_from_outside(toxic[rows], of_rows, mentioned[rows])
-        for part in kernel.SCORE_PARTS:
-            of_part = pytest.approx(expected.at["all", part], abs=1e-12)
-            assert table.at[model, part] == of_part
-
-
-def test_labels_of_other_comments_score_nothing():
-    labels = dict.fromkeys(kernel.IDENTITIES, 0.0)
-    labelled = pd.DataFrame({"id": ["a"], "toxicity": [1.0], **labels})
-    submissions = pd.DataFrame({"id": ["b"], "LSTM": [0.5], "TF-IDF": [0.5]})
-    table = leaderboard(submissions, labelled)
-    assert table.at["LSTM", "rows"] == 0
-    assert table.loc["LSTM", kernel.SCORE_PARTS].isna().all()
+def test_thresholds_flag_the_share_that_they_are_named_after(evaluation):
+    fitted = evaluation["shares"][~evaluation["measured"]]
+    for name, threshold in evaluation["thresholds"].items():
+        wanted = float(name.removeprefix("flags ").removesuffix("%")) / 100
+        assert (fitted >= threshold).mean() == pytest.approx(wanted, abs=1 / len(fitted))
