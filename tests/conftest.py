@@ -66,7 +66,7 @@ def in_a_folder_of_its_own(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def networks():
-    """int8 vectors, their scales, and networks of random weights on them."""
+    """Vectors, and networks of random weights on them."""
     from test_scorer import random_networks  # here, since TensorFlow comes with it
 
     return random_networks()

@@ -72,33 +72,22 @@ def find(monkeypatch):
     names, and the dtype policies that are set.
     """
 
-    def find(workers, *capabilities):
+    def find(*capabilities):
         policies, config = [], kernel.tf.config
         monkeypatch.setattr(config, "list_physical_devices", {"GPU": capabilities}.get)
         monkeypatch.setattr(
             config.experimental, "get_device_details", lambda of: {"compute_capability": of}
         )
         monkeypatch.setattr(kernel.keras.config, "set_dtype_policy", policies.append)
-        return kernel.find_devices(workers), policies
+        return kernel.find_devices(), policies
 
     return find
 
 
-def test_a_worker_for_each_gpu_or_fewer(find):
-    two = (7, 5), (7, 5)
-    assert find(None, *two)[0] == find(3, *two)[0] == ["gpu:0", "gpu:1"]
-    assert find(1, *two)[0] == ["gpu:0"]
+def test_each_gpu_trains_and_those_with_tensor_cores_compute_in_half_precision(find):
+    assert find((7, 5), (8, 0)) == (["gpu:0", "gpu:1"], ["mixed_float16"])
+    assert find((6, 0), (9, 0)) == (["gpu:0", "gpu:1"], [])
 
 
-def test_gpus_with_tensor_cores_compute_in_half_precision(find):
-    assert find(None, (7, 5), (8, 0))[1] == ["mixed_float16"]
-    assert find(None, (6, 0), (9, 0))[1] == []
-
-
-def test_without_a_gpu_logical_cpus_are_used():
-    script = "import sys; sys.path.insert(0, 'tests'); import kernel; "
-    script += "print(*kernel.find_devices(eval(sys.argv[1])))"
-    for workers, expected in (("None", "cpu:0"), ("2", "cpu:0 cpu:1")):
-        command, root = [sys.executable, "-c", script, workers], kernel.NOTEBOOK.parent
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-        assert done.stdout.split("\n")[-2] == expected
+def test_without_a_gpu_the_cpu_trains(find):
+    assert find() == (["cpu:0"], [])

@@ -114,13 +114,11 @@ def test_models_share_the_pretrained_vectors_and_nothing_else():
 
 
 def make_labels(rows, mentioned=0.4):
-    """Logits, toxicity, subtypes and weights of comments, as loss_of_batch takes them."""
+    """Logits and labels, 7 shares, 9 mentions and a weight, as loss_of_batch takes them."""
     generator = np.random.default_rng(2)
-    logits = generator.normal(0, 2, (rows, 7))
     mentions = generator.random((rows, 9)) < mentioned
-    toxicity = np.column_stack([generator.random(rows), mentions])
-    subtypes, weights = generator.random((rows, 6)), generator.random(rows)
-    return map(np.float32, (logits, toxicity, subtypes, weights))
+    labels = [generator.random((rows, 7)), mentions, generator.random((rows, 1))]
+    return np.float32(generator.normal(0, 2, (rows, 7))), np.float32(np.hstack(labels))
 
 
 def crossentropy(shares, logits):
@@ -130,8 +128,8 @@ def crossentropy(shares, logits):
 
 
 def test_cross_entropy_of_shares_leaves_out_what_is_unknown():
-    logits, _, shares, _ = make_labels(50)
-    logits = logits[:, 1:]
+    logits, labels = make_labels(50)
+    shares = labels[:, :7]
     expected = crossentropy(shares, logits)
     expected[::2, 3:] = 0
     shares[::2, 3:] = NAN
@@ -158,26 +156,26 @@ def mean_loss_of_pairs(toxic, logit, rows):
 @pytest.mark.parametrize("mentioned", [0.0, 0.4, 1.0])
 def test_pairs_are_ranked_in_each_set_of_rows_of_the_metric(mentioned, unknown):
     """Comments of which nobody knows whom they mention are in none of an identity's sets."""
-    logits, labels, *_ = make_labels(30, mentioned)
-    labels[:unknown, 1:] = NAN
+    logits, labels = make_labels(30, mentioned)
+    identities = labels[:, 7:16]
+    identities[:unknown] = NAN
     logit = logits[:, 0].astype(float)
     toxic = labels[:, 0] >= 0.5
     known = np.arange(30) >= unknown
     expected = mean_loss_of_pairs(toxic, logit, np.full(30, True))
-    for with_it in labels.T[1:] == 1:
+    for with_it in identities.T == 1:
         for rows in (with_it, known & (with_it != toxic), known & (with_it == toxic)):
             expected += mean_loss_of_pairs(toxic, logit, rows) / 9
-    assert close(kernel.loss_of_pairs(labels, logits[:, :1]), expected)
+    assert close(kernel.loss_of_pairs(labels[:, :1], identities, logits[:, :1]), expected)
 
 
 def test_the_loss_of_a_batch_is_that_of_its_parts():
-    logits, toxicity, subtypes, weights = make_labels(40)
-    of_toxicity = crossentropy(toxicity[:, 0], logits[:, 0])
-    of_subtypes = crossentropy(subtypes, logits[:, 1:])
-    of_rows = of_toxicity + kernel.SUBTYPES_WEIGHT * of_subtypes.mean(axis=1)
-    of_pairs = float(kernel.loss_of_pairs(toxicity, logits[:, :1]))
-    expected = np.mean(weights * of_rows) + kernel.PAIRS_WEIGHT * of_pairs
-    assert close(kernel.loss_of_batch(logits, toxicity, subtypes, weights), expected)
+    logits, labels = make_labels(40)
+    of_labels = crossentropy(labels[:, :7], logits)
+    of_rows = of_labels[:, 0] + kernel.SUBTYPES_WEIGHT * of_labels[:, 1:].mean(axis=1)
+    of_pairs = float(kernel.loss_of_pairs(labels[:, :1], labels[:, 7:16], logits[:, :1]))
+    expected = np.mean(labels[:, 16] * of_rows) + kernel.PAIRS_WEIGHT * of_pairs
+    assert close(kernel.loss_of_batch(logits, labels), expected)
 
 
 def test_the_pairs_take_most_of_the_bias_of_an_identity_out_of_the_scores():
@@ -194,7 +192,8 @@ def test_the_pairs_take_most_of_the_bias_of_an_identity_out_of_the_scores():
 
     def loss(labels, logits):
         of_raters = kernel.masked_crossentropy(labels[:, :1], logits)
-        return of_raters + kernel.PAIRS_WEIGHT * kernel.loss_of_pairs(labels, logits)
+        of_pairs = kernel.loss_of_pairs(labels[:, :1], labels[:, 1:], logits)
+        return of_raters + kernel.PAIRS_WEIGHT * of_pairs
 
     linear = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
     linear.compile(keras.optimizers.Adam(0.3), loss)
@@ -220,12 +219,9 @@ def take_steps(model, steps=1, weight=1):
     """Train on one batch; the loss of each step."""
     train_step = kernel.make_train_step(model, kernel.make_optimizer(model))
     tokens = batch(*comments())
-    _, toxicity, subtypes, weights = make_labels(len(tokens))
-    labels = toxicity, subtypes, weights * weight
-    losses = []
-    for _ in range(steps):
-        losses.append(float(train_step(0.01, 0.5, tokens, *labels)))
-    return losses
+    labels = make_labels(len(tokens))[1]
+    labels[:, 16] *= weight
+    return [float(train_step(0.01, 0.5, tokens, labels)) for _ in range(steps)]
 
 
 def test_pretrained_vectors_stay_and_all_else_learns(model):

@@ -13,15 +13,20 @@ from pathlib import Path
 
 import kernel
 import numpy as np
+import tensorflow as tf
 from test_training import SCORED_ROWS, TOXIC, WORDS, make_ensemble
 
 
 def train(ensemble, workers, precision, networks):
     """Train so many networks, and wait for them."""
-    devices, vectors = kernel.find_devices(workers), np.eye(WORDS, dtype=np.float16)
+    (cpu,), config = tf.config.list_physical_devices("CPU"), tf.config
+    logical = [config.LogicalDeviceConfiguration()] * workers
+    config.set_logical_device_configuration(cpu, logical)
+    kernel.find_devices()
+    vectors = np.eye(WORDS, dtype=np.float16)
     shared = ensemble, iter(range(networks)), time.monotonic() + 1e6, precision
     jobs = []
-    for device in devices:
+    for device in (f"cpu:{number}" for number in range(workers)):
         own = device, kernel.pretrained_vectors(vectors, device)
         jobs.append(threading.Thread(target=kernel.train_networks, args=(*shared, *own)))
         jobs[-1].start()
@@ -53,12 +58,12 @@ def main(workers, precision, networks, output):
     with tempfile.TemporaryDirectory() as folder:
         ensemble = make_ensemble(Path(folder), lstm_units=8)
         train(ensemble, workers, precision, networks)
-    scores = ensemble.scores()
+    scores = kernel.network_scores(dict(sorted(ensemble.networks.items())))
     for network in ensemble.networks.values():
         dtypes += [str(array.dtype) for name, array in network.items() if "/" in name]
     np.savez(
         output,
-        scores=[scores[name][:, 0] for name in sorted(scores)],
+        scores=scores[:, :, 0],
         toxic=TOXIC[SCORED_ROWS],
         seen=seen,
         peaks=peaks,
