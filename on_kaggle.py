@@ -183,16 +183,22 @@ def read_results(folder):
 def read_out(report):
     """Prints what one wants to know first."""
     scores = {name: figure(parts["final_score"]) for name, parts in report["scores"].items()}
-    low, high = map(figure, report["intervals"]["LSTM"]["all"]["final_score"])
+    ends = report["intervals"]["LSTM"]
+    low, high = (figure(ends[end]["all"]["final_score"]) for end in ("low", "high"))
     print(f"Final score on the holdout: {scores.pop('LSTM')}, 95 % interval {low} … {high}")
     print("Other models: " + ", ".join(f"{name} {score}" for name, score in scores.items()))
     print(f"submission.csv holds the scores of {report['submitted']}")
-    for name, models in report["leaderboards"].items():
-        score = figure(models[report["submitted"]]["final_score"])
-        print(f"Final score on the {name} leaderboard: {score}")
     networks, ended = len(report["networks"]), report["stopped_because"]
     print(f"Models averaged: {networks}. Training ended with: {ended}")
-    print(f"Worst identity: {report['worst_identity']}")
+    lowest = {name: lowest_auc(figures) for name, figures in report["identities"].items()}
+    worst = min(filter(lowest.get, lowest), key=lowest.get, default="none")
+    print(f"Identity with the lowest AUC: {worst}, {figure(lowest.get(worst))}")
+
+
+def lowest_auc(figures):
+    """Of the three AUCs of an identity; None where one could not be computed."""
+    aucs = [figures[name] for name in ("subgroup_auc", "bpsn_auc", "bnsp_auc")]
+    return None if None in aucs else min(aucs)
 
 
 def figure(value):

@@ -1,0 +1,66 @@
+"""How a run's models and others rank: python benchmarks/compare.py RUN [--others MODEL.csv …]
+
+RUN is the folder that a run left. Others are csv files of id,prediction that hold its held-out
+comments (holdout_predictions.csv lists them), on which all are compared, with TF-IDF. With --labels,
+a csv of test comments with labels such as the competition's test_private_expanded.csv, they hold
+these, and submission.csv is compared with them: what the leaderboard says. A row has the parts of
+the score, the score, its 95 % interval, and that of how far the model lies above the first one.
+"""
+
+from pathlib import Path
+
+from measure import parse_arguments
+
+# isort: split
+import kernel
+import pandas as pd
+
+
+def predictions_of(path, ids):
+    """The predictions of a csv for these ids. Raises ValueError where it lacks one."""
+    predictions = kernel.read_columns(path, ["id"], ["prediction"])
+    predictions = predictions.set_index("id")["prediction"].reindex(ids)
+    lacking = predictions.isna()
+    if lacking.any():
+        some = f"{lacking.sum():,} of {len(ids):,} comments, such as {ids[lacking.argmax()]}"
+        raise ValueError(f"{path} lacks {some}")
+    return predictions.to_numpy()
+
+
+def read_labelled(folder, labels):
+    """toxic, bool (rows,), and mentions, bool (rows, identities), by id, and the models' scores."""
+    if labels.is_file():
+        columns = ["toxicity", *kernel.IDENTITIES]
+        rows = kernel.read_columns(labels, ["id"], columns).set_index("id")
+        own = {"submission.csv": predictions_of(folder / "submission.csv", rows.index)}
+        return rows["toxicity"] >= 0.5, rows[kernel.IDENTITIES] >= 0.5, own
+    columns = ["toxic", "LSTM", "TF-IDF", *kernel.IDENTITIES]
+    rows = kernel.read_columns(folder / "holdout_predictions.csv", ["id"], columns).set_index("id")
+    own = {model: rows[model].to_numpy() for model in ("LSTM", "TF-IDF")}
+    return rows["toxic"] == 1, rows[kernel.IDENTITIES] == 1, own
+
+
+def compare(toxic, scores, mentioned):
+    """The parts of each model's score with intervals: DataFrame (models, 9)."""
+    toxic = toxic.to_numpy()
+    table = kernel.all_figures(toxic, scores, mentioned).xs("all", level="identity")
+    drawn = kernel.bootstrap(toxic, scores, mentioned, seed=0).xs("all", level="identity")
+    drawn = drawn["final_score"].unstack()[[*scores]]
+    above = drawn.sub(drawn.iloc[:, 0], axis=0)
+    ends = [of.quantile(kernel.INTERVAL).T for of in (drawn, above)]
+    names = ["from", "to", "above first: from", "to "]
+    return table[kernel.SCORE_PARTS].join(pd.concat(ends, axis=1).set_axis(names, axis=1))
+
+
+def main():
+    arguments = parse_arguments(__doc__, "run", others=[Path()], labels=Path())
+    toxic, mentioned, scores = read_labelled(arguments.run, arguments.labels)
+    for path in filter(Path.is_file, arguments.others):
+        scores[str(path)] = predictions_of(path, toxic.index)
+    scores = pd.DataFrame(scores, toxic.index)
+    print(f"{len(toxic):,} comments, {toxic.mean():.1%} toxic")
+    print(compare(toxic, scores, mentioned).to_string(float_format="{:.4f}".format))
+
+
+if __name__ == "__main__":
+    main()
