@@ -86,21 +86,24 @@ def figures_from_outside(toxic, scores, mentioned):
     }
 
 
-def assert_as_from_outside(figures, toxic, scores, mentioned):
-    """Whether these are the figures of model_figures, from scikit-learn and SciPy: an AUC that
-    cannot be computed is no part of its mean.
+def score_from_outside(toxic, scores, mentioned):
+    """What model_figures gives, but from scikit-learn and SciPy: an AUC that cannot be computed is
+    no part of its mean.
     """
-    expected = {}
+    figures = {}
     for name, of in mentioned.items():
-        expected[name] = figures_from_outside(toxic, scores, of.to_numpy())
-    bias = pd.DataFrame(expected).T
+        figures[name] = figures_from_outside(toxic, scores, of.to_numpy())
+    bias = pd.DataFrame(figures).T
     parts = pd.Series({"overall_auc": sklearn_auc(toxic, scores)})
     for name in AUCS:
         parts[name] = pmean(bias.loc[list(BIAS), name].dropna(), -5)
     parts["final_score"] = parts.mean(skipna=False)
-    for expected in (bias, parts.to_frame("all").T):
-        found = figures.loc[expected.index, expected.columns]
-        assert np.allclose(found, expected, rtol=0, atol=1e-12, equal_nan=True)
+    return pd.concat([bias, parts.to_frame("all").T])
+
+
+def assert_same(figures, expected):
+    figures = figures.loc[expected.index, expected.columns]
+    assert np.allclose(figures, expected, rtol=0, atol=1e-12, equal_nan=True)
 
 
 ROWS = st.tuples(st.booleans(), st.integers(0, 12), st.lists(st.booleans(), min_size=9, max_size=9))
@@ -116,7 +119,7 @@ def comments(draw):
 @pytest.mark.filterwarnings("ignore:One or more sample arguments")
 @given(comments())
 def test_figures_are_scikit_learns_and_scipys_on_the_rows_of_their_definition(comments):
-    assert_as_from_outside(figures_of(*comments), *comments)
+    assert_same(figures_of(*comments), score_from_outside(*comments))
 
 
 def test_an_auc_that_cannot_be_computed_is_no_part_of_the_score(frame):
@@ -125,7 +128,7 @@ def test_an_auc_that_cannot_be_computed_is_no_part_of_the_score(frame):
     frame.loc[frame["black"] >= 0.5, "target"] = 0.0
     toxic, scores, mentioned = parts_of(frame)
     figures = figures_of(toxic, scores, mentioned)
-    assert_as_from_outside(figures, toxic, scores.to_numpy(), mentioned)
+    assert_same(figures, score_from_outside(toxic, scores.to_numpy(), mentioned))
     assert figures["final_score"].notna().any() and figures["bnsp_auc"].isna().sum() == 2
 
 
@@ -167,7 +170,7 @@ def test_bootstrap_figures_are_those_of_rows_drawn_with_replacement(frame, monke
     generator = np.random.default_rng(3)
     for draw in range(8):
         rows = generator.integers(len(toxic), size=len(toxic))
-        of_rows = mentioned.iloc[rows]
-        for name, of in scores.items():
-            figures = drawn.loc[(draw, name)]
-            assert_as_from_outside(figures, toxic[rows], of.to_numpy()[rows], of_rows)
+        for model, of in scores.items():
+            of_rows = of.to_numpy()[rows]
+            expected = score_from_outside(toxic[rows], of_rows, mentioned.iloc[rows])
+            assert_same(drawn.loc[(draw, model)], expected)

@@ -122,30 +122,26 @@ class Kaggle(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_GET
 
 
-@pytest.fixture(autouse=True)
-def among_the_tracked_files(tmp_path, monkeypatch):
-    """Each test runs in a folder with the tracked files alone."""
-    monkeypatch.chdir(tmp_path)
-    for name, content in TRACKED.items():
-        Path(name).write_bytes(content)
-    for name in ("home", "temporary"):
-        Path(name).mkdir()
-
-
-def make(command, answers=None, environment=LOGGED_IN):
-    """Runs `make` with the command: gives its status, output and requests.
+def make(command, folder=".", answers=None, environment=LOGGED_IN):
+    """Runs `make` with the command in a folder with the tracked files: gives its status, output and
+    requests.
 
     The environment is built from nothing, so nobody's own login is seen. In it the client speaks
     plain HTTP to `localhost`, and the proxies take that, and anything else, to the server here.
     """
+    folder = Path(folder).resolve()
+    for name, content in TRACKED.items():
+        (folder / name).write_bytes(content)
+    for name in ("home", "temporary"):
+        (folder / name).mkdir(exist_ok=True)
     with HTTPServer(("127.0.0.1", 0), Kaggle) as server:
         server.answers, server.received = answers or {}, []
         threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
         variables = {
             "PATH": os.environ["PATH"],
-            "HOME": os.path.abspath("home"),
-            "TMPDIR": os.path.abspath("temporary"),
+            "HOME": str(folder / "home"),
+            "TMPDIR": str(folder / "temporary"),
             "KAGGLE_API_ENVIRONMENT": "LOCALHOST",
             "http_proxy": address,
             "https_proxy": address,
@@ -153,6 +149,7 @@ def make(command, answers=None, environment=LOGGED_IN):
         done = subprocess.run(
             # -o: never install from inside a test
             ["make", "-o", ".venv/installed", command, f'VENV_PYTHON="{sys.executable}"'],
+            cwd=folder,
             env=variables | environment,
             capture_output=True,
             text=True,
@@ -161,10 +158,10 @@ def make(command, answers=None, environment=LOGGED_IN):
         server.shutdown()
     output = done.stdout + done.stderr
     assert "Traceback" not in output
-    assert {name: Path(name).read_bytes() for name in TRACKED} == TRACKED
+    assert {name: (folder / name).read_bytes() for name in TRACKED} == TRACKED
     may_be_there = {*TRACKED, *"home temporary models results secret.npz".split()}
-    assert {*os.listdir()} <= may_be_there
-    assert not os.listdir("temporary")
+    assert {*os.listdir(folder)} <= may_be_there
+    assert not os.listdir(folder / "temporary")
     return SimpleNamespace(
         status=done.returncode,
         output=output,
@@ -177,6 +174,11 @@ def assert_failed(made, *said):
     assert made.status != 0
     for text in said:
         assert text in made.output
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
 # --- all of them ---
@@ -202,7 +204,7 @@ def test_no_way_to_kaggle_is_told():
 
 def test_a_token_tells_whose_kernel_it_is():
     answers = session("RUNNING", IntrospectToken={"active": True, "username": "token-holder"})
-    made = make("status", answers, {"KAGGLE_API_TOKEN": "token"})
+    made = make("status", answers=answers, environment={"KAGGLE_API_TOKEN": "token"})
     assert made.status == 0
     assert f"token-holder/{SLUG}" in made.output
 
@@ -232,7 +234,7 @@ for answer in ((400, {"error": USED_UP}), (400, USED_UP), USED_UP):
 
 @pytest.mark.parametrize("command, answers, said", REFUSED)
 def test_a_refusal_ends_it_with_its_reason(command, answers, said):
-    made = make(command, answers)
+    made = make(command, answers=answers)
     assert_failed(made, said)
     assert made.asked == [*answers]
     assert not Path("results").exists()
@@ -246,7 +248,7 @@ def test_the_notebook_is_pushed_whole_private_and_by_the_rules_of_the_competitio
     one logged in, without outputs, with the vectors attached, on T4 GPUs: any name of a machine is
     accepted, even that of the retired P100, and so is none: then Kaggle picks one.
     """
-    made = make("push", {"SaveKernel": PUSHED})
+    made = make("push", answers={"SaveKernel": PUSHED})
     assert made.status == 0
     assert "Version 4 successfully pushed to http://localhost/somebody/a-kernel" in made.output
     pushed = made.request["SaveKernel"]
@@ -280,7 +282,7 @@ def test_the_notebook_is_pushed_whole_private_and_by_the_rules_of_the_competitio
 
 @pytest.mark.parametrize("state", ["queued", "complete"])
 def test_status_of_a_run_that_goes_well(state):
-    made = make("status", session(state.upper()))
+    made = make("status", answers=session(state.upper()))
     assert (made.status, made.output) == (0, f"Version 3 of {KERNEL}: {state}\n")
     request = {"userName": "somebody", "kernelSlug": SLUG}
     assert made.request == {"GetKernel": request, "GetKernelSessionStatus": request}
@@ -297,7 +299,7 @@ def test_report_has_what_is_read_out():
 
 def results(**changed):
     """Runs `make results` where Kaggle has a whole run, but for these files."""
-    return make("results", outputs(WHOLE_RUN | changed))
+    return make("results", answers=outputs(WHOLE_RUN | changed))
 
 
 SAID = f"""Final score on the holdout: 0.9691, 95 % interval 0.8944 … 0.9924
@@ -319,7 +321,7 @@ def test_results_are_read_out_and_checked_and_fetched_once():
     assert {path.name: path.read_bytes() for path in models} == MODELS
     mine = RESULTS / "scores.csv"
     mine.write_text("mine")
-    again = make("results", session("COMPLETE"))
+    again = make("results", answers=session("COMPLETE"))
     assert (again.status, again.output) == (0, SAID)
     assert again.asked == ["GetKernel", "GetKernelSessionStatus"]
     assert mine.read_text() == "mine"
@@ -328,7 +330,7 @@ def test_results_are_read_out_and_checked_and_fetched_once():
 @pytest.mark.parametrize("name", ["report.json", "submission.csv"])
 def test_a_run_that_left_no_results_is_told_and_what_it_left_is_fetched_anew(name):
     files = {other: content for other, content in WHOLE_RUN.items() if other != name}
-    made = make("results", outputs(files))
+    made = make("results", answers=outputs(files))
     assert_failed(made, f"The run left no {name}. What it left is in {RESULTS}.part")
     assert not RESULTS.exists()
     assert Path(f"{RESULTS}.part", "models", "models.json").exists()
@@ -340,7 +342,7 @@ def test_a_run_that_left_no_results_is_told_and_what_it_left_is_fetched_anew(nam
 def test_a_file_that_would_lie_elsewhere_is_not_written(tmp_path, name):
     """The client joins the names that the server gives to the folder, whatever they say."""
     name = name.format(str(tmp_path).strip("/"))
-    made = make("results", outputs({name: "x"}))
+    made = make("results", answers=outputs({name: "x"}))
     assert_failed(made, f"leads out of the folder: {name}")
     assert not [*tmp_path.rglob("stolen.txt")] and "stolen.txt" not in made.asked
 
@@ -391,7 +393,7 @@ def test_a_file_that_is_an_error_page_ends_it():
 def test_results_are_where_the_notebook_would_write_too():
     """A ~ is the home folder for all of them."""
     environment = LOGGED_IN | {"KERNEL_OUTPUT_DIR": "~/run"}
-    assert make("results", outputs(WHOLE_RUN), environment).status == 0
+    assert make("results", answers=outputs(WHOLE_RUN), environment=environment).status == 0
     assert Path("home", "run", RESULTS, "report.json").exists()
 
 
@@ -400,7 +402,7 @@ def test_no_signed_link_is_told(query):
     """Of a file whose server is away."""
     file = {"fileName": "report.json", "url": f"https://127.0.0.1:1/report.json?{query}"}
     answers = session("COMPLETE", ListKernelSessionOutput={"files": [file]})
-    made = make("results", answers)
+    made = make("results", answers=answers)
     assert_failed(made, "Kaggle cannot be reached", "report.json")
     assert "secret" not in made.output
 
@@ -410,7 +412,7 @@ def test_no_signed_link_is_told(query):
 
 def test_last_version_is_submitted():
     answer = {"message": "Successfully submitted", "ref": 4711}
-    made = make("submit", session("COMPLETE", CreateCodeSubmission=answer))
+    made = make("submit", answers=session("COMPLETE", CreateCodeSubmission=answer))
     assert made.status == 0
     assert made.request["CreateCodeSubmission"] == {
         "competitionName": COMPETITION,
@@ -449,7 +451,7 @@ def publish(answers=ANSWERS, models=MODELS):
     for name, content in models.items():
         (folder / name).write_bytes(content)
     (folder / "notes.txt").write_text("not of the run")
-    return make("publish", answers, LOGGED_IN | {"KERNEL_OUTPUT_DIR": RESULTS})
+    return make("publish", answers=answers, environment=LOGGED_IN | {"KERNEL_OUTPUT_DIR": RESULTS})
 
 
 def assert_published(made, listed, *asked):
