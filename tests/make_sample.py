@@ -20,6 +20,7 @@ import random
 import re
 import sys
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 SEED = 2019
@@ -61,15 +62,28 @@ for line in TABLE.strip().splitlines():
     IDENTITIES[column] = float(share), nouns.replace("*", "{job}")
     MENTIONS += [column] * int(often)
 MENTIONS += [None] * 260
-RATERS = (4,) * 12 + (5,) * 3 + (6,) * 3 + (7, 8, 8, 9, 10, 10, 10, 26, 55)
-FILLERS = (0,) * 80 + (1,) * 190 + (2,) * 100 + (3,) * 25 + (5, 6, 7, 8, 10, 12, 15) * 2 + (70,)
 SUBTYPES = "severe_toxicity obscene identity_attack insult threat sexual_explicit".split()
 REACTIONS = "funny wow sad likes disagree".split()
-COLUMNS = [
-    *("id", "target", "comment_text", *SUBTYPES[:5], *IDENTITIES),
-    *"created_date publication_id parent_id article_id rating".split(),
-    *(*REACTIONS, SUBTYPES[5], "identity_annotator_count", "toxicity_annotator_count"),
-]
+COLUMNS = """id target comment_text severe_toxicity obscene identity_attack insult threat asian
+    atheist bisexual black buddhist christian female heterosexual hindu homosexual_gay_or_lesbian
+    intellectual_or_learning_disability jewish latino male muslim other_disability other_gender
+    other_race_or_ethnicity other_religion other_sexual_orientation physical_disability
+    psychiatric_or_mental_illness transgender white created_date publication_id parent_id article_id
+    rating funny wow sad likes disagree sexual_explicit identity_annotator_count
+    toxicity_annotator_count""".split()
+
+
+def repeated(text):
+    """Words, those with a number behind a star so many times: "a b*2" is a, b, b."""
+    words = []
+    for word in text.split():
+        word, _, times = word.partition("*")
+        words += [word] * int(times or 1)
+    return words
+
+
+RATERS = repeated("4*12 5*3 6*3 7 8*2 9 10*3 26 55")
+FILLERS = repeated("0*80 1*190 2*100 3*25 5 6 7 8 10 12 15 5 6 7 8 10 12 15 70")
 
 # Single words, split at blanks.
 WORDS = {
@@ -196,9 +210,8 @@ PHRASES = {
         |{who} had better stay away {about}, I know the street.""",
     "explicit": "enough of your bedroom stories {about}, {who}, and put a shirt on.",
 }
-FILL = {slot: tuple(words.split()) for slot, words in WORDS.items()}
-for slot, phrases in PHRASES.items():
-    FILL[slot] = tuple(phrase.strip() for phrase in phrases.split("|"))
+FILL = {slot: words.split() for slot, words in WORDS.items()}
+FILL |= {slot: re.split(r"\s*\|", phrases) for slot, phrases in PHRASES.items()}
 
 # What a vote for "toxic" is about: the chance of each subtype given such a vote, by kind of
 # comment.
@@ -210,143 +223,137 @@ KINDS = {
     "explicit": {"sexual_explicit": 0.8, "obscene": 0.4},
 }
 # Kinds of the toxic and of the other comments, as often as they are listed.
-TOXIC_KINDS = ("order",) * 10 + ("direct",) * 12 + ("threat", "explicit")
-CIVIL_KINDS = ("order",) * 4 + ("neutral",) * 17
+TOXIC_KINDS = repeated("order*10 direct*12 threat explicit")
+CIVIL_KINDS = repeated("order*4 neutral*17")
 
 # Chance of a toxic vote: whole comments that have it.
 ODD_TEXTS = {
-    0.0: "||| |\n| \n\t |NA|null|None|nan|N/A|-|?|12345|Yes|No.".split("|"),
-    0.05: ("Well said|Agreed!|lol|👍|😂😂😂|!!!!!!!!|Why???|https://www.example.com/?page=3").split(
-        "|"
-    ),
-    0.1: [
-        "See http://example.org/a_b(c).html &amp; www.example.net &lt;here&gt;",
-        'She said "no", he said "yes", and the sign said ""closed"".',
-        "El presupuesto de la ciudad es demasiado caro, pero el nuevo autobús funciona muy bien.",
-        "Die Steuern sind zu hoch, aber die Schule in unserer Straße ist wirklich schön geworden.",
-        "Le train est encore en retard aujourd'hui, mais l'été arrive bientôt à Québec.",
-        "Ο καιρός είναι καλός σήμερα και το λεωφορείο ήρθε στην ώρα του.",
-        "今天的天气很好，公共汽车也很准时。",
-    ],
-    0.8: (
-        "Liar!|What a clown|IDIOT!!!|Soooo stupid|moron|you're a fool|YOU’RE A FOOL|loser 😡"
-    ).split("|"),
-    0.9: [
-        "El alcalde es un payaso y un mentiroso, ¡qué vergüenza!",
-        "Der Bürgermeister ist ein Dummkopf und ein Lügner.",
-        "Ce ministre est un imbécile et un menteur.",
-    ],
+    0.0: "||| |\n| \n\t |NA|null|None|nan|N/A|-|?|12345|Yes|No.",
+    0.05: "Well said|Agreed!|lol|👍|😂😂😂|!!!!!!!!|Why???|https://www.example.com/?page=3",
+    0.1: "See http://example.org/a_b(c).html &amp; www.example.net &lt;here&gt;"
+    '|She said "no", he said "yes", and the sign said ""closed"".'
+    "|El presupuesto de la ciudad es demasiado caro, pero el nuevo autobús funciona muy bien."
+    "|Die Steuern sind zu hoch, aber die Schule in unserer Straße ist wirklich schön geworden."
+    "|Le train est encore en retard aujourd'hui, mais l'été arrive bientôt à Québec."
+    "|Ο καιρός είναι καλός σήμερα και το λεωφορείο ήρθε στην ώρα του."
+    "|今天的天气很好，公共汽车也很准时。",
+    0.8: "Liar!|What a clown|IDIOT!!!|Soooo stupid|moron|you're a fool|YOU’RE A FOOL|loser 😡",
+    0.9: "El alcalde es un payaso y un mentiroso, ¡qué vergüenza!"
+    "|Der Bürgermeister ist ein Dummkopf und ein Lügner."
+    "|Ce ministre est un imbécile et un menteur.",
 }
 
-# (how often, change): what writers do to their text.
-STYLES = (
-    (0.03, str.upper),
-    (0.06, str.lower),
-    (0.25, lambda text: text.replace("'", "’")),
-    (0.30, lambda text: text.replace("so ", "soooo ")),
-    (0.06, lambda text: text.replace(". ", ".\n\n")),
-    (0.03, lambda text: text.replace(" and ", " &amp; ")),
-    (0.05, lambda text: text[:-1] + "!!!!"),
-    (0.03, lambda text: text + " " + "😂" * 3),
-    (0.03, lambda text: text + " https://www.example.com/story/2017"),
-    (0.04, lambda text: f'"{text}" Really?'),
-)
+# What writers do to their text: how often | what they replace | by what.
+CHANGES = r"""
+0.25 | ' | ’
+0.30 | so(?= ) | soooo
+0.06 | [.][ ] | .\n\n
+0.03 | (?<= )and(?= ) | &amp;
+0.05 | (?s).\Z | !!!!
+0.03 | \Z |  😂😂😂
+0.03 | \Z |  https://www.example.com/story/2017
+0.04 | (?s)(.+) | "\1" Really?
+"""
+STYLES = [(0.03, str.upper), (0.06, str.lower)]
+for line in CHANGES.strip().splitlines():
+    share, old, new = line.split(" | ")
+    STYLES.append((float(share), partial(re.sub, old, new)))
 
 
-def pick(rng, options):
+def pick(options):
     """One of the options. Only random() is promised to stay the same in all versions of Python."""
-    return options[int(rng.random() * len(options))]
+    return options[int(random.random() * len(options))]
 
 
-def count(rng, n, chance):
+def count(n, chance):
     """How many of n raters vote yes."""
-    return sum(rng.random() < chance for _ in range(n))
+    return sum(random.random() < chance for _ in range(n))
 
 
-def fill(rng, template, **given):
+def fill(template, **given):
     """Fill in every {slot}, also the slots inside what was filled in."""
     choices = FILL | given
     while "{" in template:
-        template = re.sub(r"{(\w+)}", lambda slot: pick(rng, choices[slot[1]]), template)
+        template = re.sub(r"{(\w+)}", lambda slot: pick(choices[slot[1]]), template)
     template = re.sub(r"\b(a) (?=[aeiou])", r"\1n ", template)
     return template[0].upper() + template[1:]
 
 
-def write_comment(rng):
+def write_comment():
     """A comment from the templates: (text, identities mentioned, chance of a toxic vote, chances
     of the subtypes).
     """
-    first = pick(rng, MENTIONS)
-    second = pick(rng, MENTIONS) if first and rng.random() < 0.4 else None
+    first = pick(MENTIONS)
+    second = pick(MENTIONS) if first and random.random() < 0.4 else None
     mentioned = [column for column in dict.fromkeys((first, second)) if column]
     people = [IDENTITIES[column] for column in mentioned] or [NO_IDENTITY]
-    toxic = rng.random() < max(share for share, _ in people)
-    kind = pick(rng, TOXIC_KINDS if toxic else CIVIL_KINDS)
+    toxic = random.random() < max(share for share, _ in people)
+    kind = pick(TOXIC_KINDS if toxic else CIVIL_KINDS)
     true, false = ("bad", "good") if toxic else ("good", "bad")
     subtypes = KINDS[kind] | ({"identity_attack": 0.6} if toxic and mentioned else {})
-    chance = 0.84 + 0.16 * rng.random() if toxic else 0.05 * rng.random()
+    chance = 0.84 + 0.16 * random.random() if toxic else 0.05 * random.random()
 
-    sentences = [fill(rng, "{filler}") for _ in range(pick(rng, FILLERS))]
+    sentences = [fill("{filler}") for _ in range(int(pick(FILLERS)))]
     nouns, *others = (nouns.split("|") for _, nouns in people)
-    telling = [fill(rng, "{" + kind + "}", noun=nouns, true=FILL[true], false=FILL[false])]
-    telling += [fill(rng, "{neutral}", noun=nouns) for nouns in others]
-    anywhere = int(rng.random() * len(sentences))
-    at = pick(rng, (0, len(sentences), anywhere))
+    telling = [fill("{" + kind + "}", noun=nouns, true=FILL[true], false=FILL[false])]
+    telling += [fill("{neutral}", noun=nouns) for nouns in others]
+    anywhere = int(random.random() * len(sentences))
+    at = pick((0, len(sentences), anywhere))
     text = " ".join(sentences[:at] + telling + sentences[at:])
     for share, change in STYLES:
-        if rng.random() < share:
+        if random.random() < share:
             text = change(text)
     return text, mentioned, chance, subtypes
 
 
-def repeat(rng, comments):
+def repeat(comments):
     """Some comments again, as they are or with other capitals or blanks; their raters will not
     agree with the first.
     """
     changes = (str, str, str, str, str.upper, str.title, lambda text: text.replace(" ", "  "))
-    return [(pick(rng, changes)(text), named, 0.5, kinds) for text, named, _, kinds in comments]
+    return [(pick(changes)(text), named, 0.5, kinds) for text, named, _, kinds in comments]
 
 
-def vote(rng, chance, subtypes):
+def vote(chance, subtypes):
     """Shares of the raters who vote toxic and for each subtype, which only a rater who votes toxic
     does.
     """
-    raters = pick(rng, RATERS)
-    toxic = count(rng, raters, chance)
+    raters = int(pick(RATERS))
+    toxic = count(raters, chance)
     row = {"target": round(toxic / raters, 6), "toxicity_annotator_count": raters}
     for column in SUBTYPES:
-        votes = count(rng, toxic, subtypes.get(column, 0.01))
+        votes = count(toxic, subtypes.get(column, 0.01))
         row[column] = round(votes / raters, 6)
     return row
 
 
-def vote_identities(rng, mentioned):
+def vote_identities(mentioned):
     """Shares of the raters who see each identity mentioned; most comments without any are not
     annotated.
     """
-    if rng.random() > (0.76 if mentioned else 0.08):
+    if random.random() > (0.76 if mentioned else 0.08):
         return {"identity_annotator_count": 0}
-    raters = pick(rng, RATERS)
+    raters = int(pick(RATERS))
     seen = {}
     for column in IDENTITIES:
-        seen[column] = 0.85 if column in mentioned else 0.2 * (rng.random() < 0.02)
+        seen[column] = 0.85 if column in mentioned else 0.2 * (random.random() < 0.02)
     row = {"identity_annotator_count": raters}
     for column, chance in seen.items():
-        row[column] = round(count(rng, raters, chance) / raters, 6)
+        row[column] = round(count(raters, chance) / raters, 6)
     return row
 
 
-def train_row(rng, i, comment):
+def train_row(i, comment):
     """A row of train.csv: the i-th comment, its labels and what the site knew of it."""
     text, mentioned, chance, subtypes = comment
-    row = {"id": FIRST_TRAIN_ID + 3 * i + pick(rng, (0, 1, 2)), "comment_text": text}
-    row |= vote(rng, chance, subtypes) | vote_identities(rng, mentioned)
+    row = {"id": FIRST_TRAIN_ID + 3 * i + pick((0, 1, 2)), "comment_text": text}
+    row |= vote(chance, subtypes) | vote_identities(mentioned)
     row["created_date"] = f"{datetime(2015, 9, 29, 10, 50, 41) + timedelta(minutes=211 * i)}+00"
-    row["publication_id"] = pick(rng, (2, 13, 21, 54, 102))
-    row["parent_id"] = row["id"] - pick(rng, range(1, 5000)) if rng.random() < 0.55 else ""
+    row["publication_id"] = pick((2, 13, 21, 54, 102))
+    row["parent_id"] = row["id"] - pick(range(1, 5000)) if random.random() < 0.55 else ""
     row["article_id"] = 2006 + i // 8
-    row["rating"] = "rejected" if rng.random() < 0.02 + 0.2 * row["target"] else "approved"
-    return row | {column: pick(rng, (0, 0, 0, 0, 0, 0, 1, 1, 2, 5)) for column in REACTIONS}
+    row["rating"] = "rejected" if random.random() < 0.02 + 0.2 * row["target"] else "approved"
+    return row | {column: pick((0, 0, 0, 0, 0, 0, 1, 1, 2, 5)) for column in REACTIONS}
 
 
 def write_csv(path, columns, rows):
@@ -357,18 +364,18 @@ def write_csv(path, columns, rows):
 
 
 def main(folder):
-    rng = random.Random(SEED)
+    random.seed(SEED)
     odd = []
     for chance, texts in ODD_TEXTS.items():
-        odd += [(text, [], chance, {"insult": 0.8}) for text in texts]
-    train, test = ([write_comment(rng) for _ in range(n)] + odd for n in (TRAIN_ROWS, TEST_ROWS))
-    train += repeat(rng, train[:60])
+        odd += [(text, [], chance, {"insult": 0.8}) for text in texts.split("|")]
+    train, test = ([write_comment() for _ in range(n)] + odd for n in (TRAIN_ROWS, TEST_ROWS))
+    train += repeat(train[:60])
     test += train[60:80]
-    train, test = (sorted(comments, key=lambda _: rng.random()) for comments in (train, test))
-    train_rows = [train_row(rng, i, comment) for i, comment in enumerate(train)]
+    train, test = (sorted(comments, key=lambda _: random.random()) for comments in (train, test))
+    train_rows = [train_row(i, comment) for i, comment in enumerate(train)]
     test_rows = []
     for i, comment in enumerate(test):
-        row = train_row(rng, i, comment) | {"id": FIRST_TEST_ID + i, "prediction": 0.0}
+        row = train_row(i, comment) | {"id": FIRST_TEST_ID + i, "prediction": 0.0}
         test_rows.append(row | {"toxicity": row["target"]})
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,11 +13,14 @@ from pathlib import Path
 
 HERE = Path.cwd().resolve()
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-FORBIDDEN = """socket. subprocess. os.system os.exec os.posix_spawn os.spawn os.fork os.startfile
-    pty. pickle. urllib. http. ftplib. smtplib. webbrowser."""
-CHANGING = """os.remove os.rename os.rmdir os.mkdir os.symlink os.link os.truncate os.chmod os.chown
-    os.utime shutil."""
-FORBIDDEN, CHANGING = tuple(FORBIDDEN.split()), tuple(CHANGING.split())
+FORBIDDEN = tuple(
+    """socket. subprocess. os.system os.exec os.posix_spawn os.spawn os.fork os.startfile
+    pty. pickle. urllib. http. ftplib. smtplib. webbrowser.""".split()
+)
+CHANGING = tuple(
+    """os.remove os.rename os.rmdir os.mkdir os.symlink os.link os.truncate os.chmod os.chown
+    os.utime shutil.""".split()
+)
 HARMLESS = {"socket.gethostname", "socket.__new__"}  # nothing leaves the machine yet
 
 

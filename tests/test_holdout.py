@@ -6,25 +6,27 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-TEXTS = [  # those of a list are the same
-    ["You are right", "you ARE right!!", " You  are\nright"],
-    ["the U.S.A.", "The USA"],
-    ["so_what", "So what?"],
-    ["ДА", "да"],
-    ["", "..."],
-    ["page 1"],
-    ["page 2"],
-    ["нет"],
-]
+# those of a line are the same
+TEXTS = """
+You are right|you ARE right!!| You  are\tright
+the U.S.A.|The USA
+so_what|So what?
+ДА|да
+|...
+page 1
+page 2
+нет
+""".strip().splitlines()
 
 
 def test_case_symbols_and_spacing_make_no_other_text():
     numbers, texts = [], []
-    for number, same in enumerate(TEXTS):
+    for number, line in enumerate(TEXTS):
+        same = line.split("|")
         numbers += [number] * len(same)
         texts += same
     groups = kernel.text_groups(pd.Series(texts))
-    assert list(pd.factorize(groups)[0]) == numbers
+    assert [*pd.factorize(groups)[0]] == numbers
 
 
 def test_seed_decides():

@@ -44,72 +44,19 @@ def parts_of(frame):
     return toxic.to_numpy(), frame["p"], mentioned
 
 
-def tables(frame):
-    """Bias table, DataFrame (identities, figures), and parts of the score, Series."""
+def figures_of(*parts):
+    """What the notebook gives; what cannot be computed is NaN, and no riddle on the screen."""
     with warnings.catch_warnings():
-        # what cannot be computed is NaN, and no riddle on the screen
         warnings.simplefilter("error")
-        figures = kernel.model_figures(*parts_of(frame))
-    return figures.drop("all"), figures.loc["all", kernel.SCORE_PARTS]
+        return kernel.model_figures(*parts)
 
 
 def test_organisers_score_of_the_reference_frame(frame):
-    bias, score = tables(frame)
-    assert score["final_score"] == pytest.approx(FINAL_SCORE, abs=1e-14)
-    assert score["overall_auc"] == pytest.approx(OVERALL_AUC, abs=1e-14)
+    figures = figures_of(*parts_of(frame))
+    score = figures.loc["all", ["final_score", "overall_auc"]].tolist()
+    assert score == pytest.approx([FINAL_SCORE, OVERALL_AUC], abs=1e-14)
     for identity, aucs in BIAS.items():
-        assert bias.loc[identity, AUCS].tolist() == pytest.approx(aucs, abs=6e-13)
-
-
-def test_an_auc_that_cannot_be_computed_is_no_part_of_its_mean(frame):
-    """No row mentions white, no toxic one black."""
-    frame["white"] = np.nan
-    frame.loc[frame["black"] >= 0.5, "target"] = 0.0
-    bias, score = tables(frame)
-    assert bias.loc["white"].isna().all()
-    assert bias.loc["black", ["subgroup_auc", "bnsp_auc"]].isna().all()
-    organisers = 0.653575388027
-    assert bias.loc["black", "bpsn_auc"] == pytest.approx(organisers, abs=6e-13)
-    parts = [pmean(bias[name].dropna(), -5) for name in AUCS]
-    assert score[AUCS].tolist() == pytest.approx(parts, abs=1e-12)
-    mean = np.mean([score["overall_auc"], *parts])
-    assert score["final_score"] == pytest.approx(mean, abs=1e-12)
-
-
-@pytest.mark.parametrize("target", [0.0, 1.0])
-def test_rows_of_one_class_have_no_score(frame, target):
-    bias, score = tables(frame.assign(target=target))
-    assert bias[AUCS].isna().all(axis=None)
-    assert score.isna().all()
-
-
-def test_rows_without_any_identity_have_an_overall_auc_and_no_score(frame):
-    frame[list(BIAS)] = np.nan
-    _, score = tables(frame)
-    assert score["overall_auc"] == pytest.approx(OVERALL_AUC, abs=1e-14)
-    assert score[[*AUCS, "final_score"]].isna().all()
-
-
-def test_predictions_the_wrong_way_round_score_nothing(frame):
-    frame["p"] = 1 - frame["target"]
-    bias, score = tables(frame)
-    assert (bias[AUCS] == 0).all(axis=None)
-    assert (score == 0).all()
-
-
-def test_prediction_that_is_not_a_number_is_refused(frame):
-    frame.loc[[3, 8], "p"] = np.nan
-    with pytest.raises(ValueError, match="2 of 400 .*NaN"):
-        tables(frame)
-
-
-@st.composite
-def comments(draw):
-    """toxic, bool (rows,); scores, float (rows,), with many ties; mentioned, bool (rows,)."""
-    row = st.tuples(st.booleans(), st.integers(0, 12), st.booleans())
-    rows = draw(st.lists(row, min_size=1, max_size=40))
-    toxic, scores, mentioned = np.array(rows).T
-    return toxic.astype(bool), scores / 12, mentioned.astype(bool)
+        assert figures.loc[identity, AUCS].tolist() == pytest.approx(aucs, abs=6e-13)
 
 
 def sklearn_auc(toxic, scores):
@@ -127,9 +74,7 @@ def scipy_aeg(scores, subgroup, background):
 
 
 def figures_from_outside(toxic, scores, mentioned):
-    """The figures of one identity by their definitions, from scikit-learn and SciPy. Arguments as
-    from comments.
-    """
+    """The figures of one identity by their definitions, from scikit-learn and SciPy."""
     bpsn = mentioned != toxic
     bnsp = mentioned == toxic
     return {
@@ -142,27 +87,62 @@ def figures_from_outside(toxic, scores, mentioned):
 
 
 def score_from_outside(toxic, scores, mentioned):
-    """What model_figures gives, but from scikit-learn and SciPy."""
+    """What model_figures gives, but from scikit-learn and SciPy: an AUC that cannot be computed is
+    no part of its mean.
+    """
     figures = {}
     for name, of in mentioned.items():
         figures[name] = figures_from_outside(toxic, scores, of.to_numpy())
     bias = pd.DataFrame(figures).T
-    parts = pd.Series({"overall_auc": roc_auc_score(toxic, scores)})
+    parts = pd.Series({"overall_auc": sklearn_auc(toxic, scores)})
     for name in AUCS:
-        parts[name] = pmean(bias.loc[list(BIAS), name], -5)
-    parts["final_score"] = parts.mean()
+        parts[name] = pmean(bias.loc[list(BIAS), name].dropna(), -5)
+    parts["final_score"] = parts.mean(skipna=False)
     return pd.concat([bias, parts.to_frame("all").T])
 
 
+def assert_same(figures, expected):
+    figures = figures.loc[expected.index, expected.columns]
+    assert np.allclose(figures, expected, rtol=0, atol=1e-12, equal_nan=True)
+
+
+ROWS = st.tuples(st.booleans(), st.integers(0, 12), st.lists(st.booleans(), min_size=9, max_size=9))
+
+
+@st.composite
+def comments(draw):
+    """toxic, bool (rows,); scores, float (rows,), with many ties; mentioned, DataFrame."""
+    toxic, scores, mentioned = zip(*draw(st.lists(ROWS, min_size=1, max_size=40)), strict=True)
+    return np.array(toxic), np.array(scores) / 12, pd.DataFrame(mentioned, columns=[*BIAS])
+
+
+@pytest.mark.filterwarnings("ignore:One or more sample arguments")
 @given(comments())
-def test_aucs_are_scikit_learns_and_equality_gaps_scipys_on_the_rows_of_their_definition(comments):
-    toxic, scores, mentioned = comments
-    ranks = kernel.dense_ranks(scores)
-    overall = sklearn_auc(toxic, scores)
-    assert kernel.overall_auc(toxic, ranks) == pytest.approx(overall, abs=1e-12, nan_ok=True)
-    expected = figures_from_outside(*comments)
-    figures = kernel.bias_metrics(toxic, ranks, mentioned)
-    assert figures == pytest.approx(expected, abs=1e-12, nan_ok=True)
+def test_figures_are_scikit_learns_and_scipys_on_the_rows_of_their_definition(comments):
+    assert_same(figures_of(*comments), score_from_outside(*comments))
+
+
+def test_an_auc_that_cannot_be_computed_is_no_part_of_the_score(frame):
+    """No row mentions white, no toxic one black."""
+    frame["white"] = np.nan
+    frame.loc[frame["black"] >= 0.5, "target"] = 0.0
+    toxic, scores, mentioned = parts_of(frame)
+    figures = figures_of(toxic, scores, mentioned)
+    assert_same(figures, score_from_outside(toxic, scores.to_numpy(), mentioned))
+    assert figures["final_score"].notna().any() and figures["bnsp_auc"].isna().sum() == 2
+
+
+def test_predictions_the_wrong_way_round_score_nothing(frame):
+    toxic, _, mentioned = parts_of(frame)
+    figures = figures_of(toxic, 1.0 - toxic, mentioned)
+    assert (figures.drop("all")[AUCS] == 0).all(axis=None)
+    assert (figures.loc["all", [*AUCS, "overall_auc", "final_score"]] == 0).all()
+
+
+def test_prediction_that_is_not_a_number_is_refused(frame):
+    frame.loc[[3, 8], "p"] = np.nan
+    with pytest.raises(ValueError, match="2 of 400 .*NaN"):
+        kernel.model_figures(*parts_of(frame))
 
 
 @settings(max_examples=50)
@@ -171,10 +151,9 @@ def test_neither_the_order_of_the_rows_counts_nor_anything_of_the_scores_but_the
     comments, rising
 ):
     toxic, scores, mentioned = comments
-    mentioned = pd.DataFrame(dict.fromkeys(BIAS, mentioned))
-    expected = kernel.model_figures(toxic, scores, mentioned)
     order = np.random.default_rng(0).permutation(len(toxic))
     changed = kernel.model_figures(toxic[order], rising(scores[order]), mentioned.iloc[order])
+    expected = kernel.model_figures(*comments)
     pd.testing.assert_frame_equal(changed, expected, check_exact=True)
 
 
@@ -191,8 +170,7 @@ def test_bootstrap_figures_are_those_of_rows_drawn_with_replacement(frame, monke
     generator = np.random.default_rng(3)
     for draw in range(8):
         rows = generator.integers(len(toxic), size=len(toxic))
-        for model in scores:
-            of_rows = scores[model].to_numpy()[rows]
+        for model, of in scores.items():
+            of_rows = of.to_numpy()[rows]
             expected = score_from_outside(toxic[rows], of_rows, mentioned.iloc[rows])
-            found = drawn.loc[(draw, model)].loc[expected.index, expected.columns]
-            assert np.allclose(found, expected, rtol=0, atol=1e-12, equal_nan=True)
+            assert_same(drawn.loc[(draw, model)], expected)

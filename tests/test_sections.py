@@ -1,8 +1,7 @@
-"""What goes down the notebook, from the files to the batches, beside what Python's csv module reads
-in the files.
+"""What goes down the notebook, from the files to the batches, beside what pandas reads in the files
+as text.
 """
 
-import csv
 import json
 import time
 from collections import Counter
@@ -31,35 +30,32 @@ def names(folder):
     return read(folder)
 
 
+def read_csv(path):
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
 @pytest.fixture(scope="module")
 def train_rows(folder):
-    return rows_of(folder / "train.csv")
+    return read_csv(folder / "train.csv")
 
 
 @pytest.fixture(scope="module")
 def comments(train_rows, folder):
     """All of them, in their order."""
-    rows = train_rows + rows_of(folder / "test.csv")
-    return [row["comment_text"] for row in rows]
-
-
-def rows_of(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return [*csv.DictReader(file)]
+    return [*train_rows["comment_text"], *read_csv(folder / "test.csv")["comment_text"]]
 
 
 def test_labels_are_those_of_the_file(names, train_rows):
     """Of the train comments; of the test comments, which come behind them, nothing is known."""
-    targets = [float(row["target"]) for row in train_rows]
-    assert list(names["toxic"]) == [target >= 0.5 for target in targets]
-    assert 0.5 in targets
-    expected = pd.DataFrame({"target": targets})
-    for name in kernel.IDENTITIES:
-        expected[name] = [float(row[name] or 0) >= 0.5 for row in train_rows]
-    subtypes = [[float(row[name]) for name in kernel.SUBTYPES] for row in train_rows]
+    targets = train_rows["target"].astype(float)
+    assert list(names["toxic"]) == list(targets >= 0.5)
+    assert 0.5 in set(targets)
+    mentioned = train_rows[kernel.IDENTITIES].replace("", "0").astype(float) >= 0.5
+    expected = np.column_stack([targets, mentioned])
     data = names["data"]
+    subtypes = train_rows[kernel.SUBTYPES].astype(float)
     for labels, shares in ((data.toxicity, expected), (data.subtypes, subtypes)):
-        assert np.allclose(labels[:ROWS], np.float32(shares))
+        assert np.allclose(labels[:ROWS], shares)
         assert np.isnan(labels[ROWS:]).all()
 
 
@@ -68,9 +64,9 @@ def test_comments_of_others_are_not_shown(names):
 
 
 def test_a_test_comment_weighs_as_much_as_a_train_comment_in_the_mean(names, train_rows):
-    raters = np.log([2 + float(row[kernel.RATERS]) for row in train_rows])
+    raters = np.log(2 + train_rows[kernel.RATERS].astype(float))
     weights = names["data"].weights
-    assert weights[:ROWS] == pytest.approx(raters / raters.mean(), rel=1e-5)
+    assert np.allclose(weights[:ROWS], raters / raters.mean())
     assert (weights[ROWS:] == 1).all()
 
 
@@ -131,15 +127,11 @@ def test_terms_are_swapped_unless_the_setting_says_no(folder, names):
 
 
 @pytest.fixture
-def train(folder, tmp_path):
-    """train.csv, str, of a copy of the folder. What the test changes it writes with `save`."""
+def train(train_rows, folder, tmp_path):
+    """The rows for a copy of the folder. What the test changes it writes with `save`."""
     for path in folder.glob("*.csv"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    return read_csv(tmp_path / "train.csv")
-
-
-def read_csv(path):
-    return pd.read_csv(path, dtype=str, keep_default_na=False)
+    return train_rows.copy()
 
 
 def save(train, folder):
@@ -198,7 +190,7 @@ def test_a_limit_that_cannot_be_kept_leaves_the_submission_of_tf_idf(folder, tmp
     with warned, pytest.raises(SystemExit):
         run_sections("8 Training and submission", names)
     assert (tmp_path / "submission.csv").read_bytes() == before
-    assert len(rows_of(tmp_path / "submission.csv")) == ROWS
+    assert len(read_csv(tmp_path / "submission.csv")) == ROWS
     assert not (tmp_path / "report.json").exists()
 
 
