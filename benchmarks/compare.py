@@ -1,8 +1,8 @@
 """How a run's models and others rank: python benchmarks/compare.py RUN [--others MODEL.csv …]
 
 RUN is the folder that a run left. Others are csv files of id,prediction that hold its held-out
-comments (holdout_predictions.csv lists them), on which all are compared, with TF-IDF. With --labels,
-a csv of test comments with labels such as the competition's test_private_expanded.csv, they hold
+comments (holdout_predictions.csv lists them), on which all are compared, with TF-IDF. With
+--labels, a csv of test comments with labels such as the competition's test_private_expanded.csv, they hold
 these, and submission.csv is compared with them: what the leaderboard says. A row has the parts of
 the score, the score, its 95 % interval, and that of how far the model lies above the first one.
 """

@@ -147,9 +147,9 @@ class Scaled(kernel.DenseEmbedding):
         return self.scale * super().call(tokens)
 
 
-def unknown_is_background(labels, logits, loss_of_pairs=kernel.loss_of_pairs):
+def unknown_is_background(toxicity, identities, logits, loss_of_pairs=kernel.loss_of_pairs):
     """loss_of_pairs for which a comment mentions nobody whom nobody was asked about."""
-    return loss_of_pairs(ops.where(ops.isnan(labels), 0.0, labels), logits)
+    return loss_of_pairs(toxicity, ops.where(ops.isnan(identities), 0.0, identities), logits)
 
 
 def build_cnn(pretrained, *_):
@@ -185,9 +185,8 @@ VARIANTS = {
 
 def data_of(texts):
     """TrainingData of texts, a Series, to predict."""
-    max_tokens, token = kernel.settings.max_tokens, kernel.token
-    places, offsets, words = kernel.tokenize(texts, max_tokens, token)
-    numbers = [kernel.number_of(word, kernel.numbers) for word in words]
+    places, offsets, words = kernel.tokenize(texts, kernel.settings.max_tokens)
+    numbers = [kernel.number_of(word, kernel.vocabulary) for word in words]
     return replace(kernel.data, tokens=np.array(numbers, np.int32)[places], offsets=offsets)
 
 

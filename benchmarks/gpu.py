@@ -34,17 +34,16 @@ def make_data(rows, words, size):
     generator = np.random.default_rng(0)
     lengths = np.exp(generator.normal(3.7, 0.95, rows)).astype(int).clip(1, MAX_TOKENS)
     offsets = np.append(0, np.cumsum(lengths))
+    shares = generator.random((rows, len(kernel.LABELS))) ** 8
     mentioned = generator.random((rows, len(kernel.IDENTITIES))) < 0.02
-    toxicity = np.column_stack([generator.random(rows) ** 8, mentioned])
+    labels = np.column_stack([shares, mentioned, np.ones(rows)])
     return kernel.TrainingData(
         tokens=(words ** generator.random(offsets[-1])).astype(np.int32),  # Zipf's law
         offsets=offsets,
         identity_terms=[],
+        labels=labels.astype(np.float32),
         rows=np.arange(rows),
-        surplus=np.zeros(rows, bool),
-        weights=np.ones(rows, np.float32),
-        toxicity=toxicity.astype(np.float32),
-        subtypes=generator.random((rows, len(kernel.SUBTYPES)), np.float32),
+        unlabelled_rows=np.array([], int),
         batch_size=size,
     )
 
@@ -70,7 +69,7 @@ def seconds_of_step(pretrained, data, steps, units, warm_up=20):
     schedule = Watched(warm_up + steps, np.inf, 0)
     generator = np.random.default_rng(0)
     with redirect_stdout(StringIO()):
-        kernel.train_model(model, data, generator, schedule, 4e-3, threading.Event())
+        kernel.train_model(model, data, generator, schedule, 4e-3, threading.Event(), "")
     return (time.perf_counter() - Watched.of_networks[id(schedule)][warm_up]) / steps
 
 
@@ -82,8 +81,7 @@ def make_ensemble(folder, data, units):
         run="",
         data=data,
         frequent_words=1_000,
-        holdout_rows=rows,
-        test_rows=rows,
+        rows_to_score=np.append(rows, rows),
         ids=pd.Series(rows),
         toxic=rows % 2 == 0,
         mentioned=pd.DataFrame(False, rows, kernel.IDENTITIES),
@@ -135,7 +133,12 @@ def measure_precision(precision, arguments, devices, pretrained, data):
 def main():
     defaults = {"rows": 1_624_000, "words": 500_000, "steps": 300, "units": 128, "size": 512}
     arguments = parse_arguments(__doc__, **defaults, workers=0)
-    devices = kernel.find_devices(arguments.workers or None)
+    if arguments.workers:
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        logical = [tf.config.LogicalDeviceConfiguration()] * arguments.workers
+        tf.config.set_logical_device_configuration(cpu, logical)
+    devices = kernel.find_devices()
+    devices = [f"cpu:{number}" for number in range(arguments.workers)] or devices
     print_machine("keras", "tensorflow")
     gpus = tf.config.list_physical_devices("GPU")
     details = map(tf.config.experimental.get_device_details, gpus)

@@ -73,7 +73,7 @@ def train(units, epochs, dropout, number):
     schedule = kernel.Schedule(steps, deadline=np.inf, steps_to_score=0)
     rate = kernel.settings.learning_rate
     with redirect_stdout(StringIO()):
-        kernel.train_model(model, kernel.data, generator, schedule, rate, Event())
+        kernel.train_model(model, kernel.data, generator, schedule, rate, Event(), "model")
     seconds = time.perf_counter() - begun
     logits = kernel.predict(model, kernel.data, kernel.holdout_rows)
     scores = expit(logits[:, 0], dtype=float)

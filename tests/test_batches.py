@@ -18,11 +18,9 @@ def make_data(lengths, batch_size, **changed):
         "tokens": np.concatenate(words).astype(np.int32),
         "offsets": np.append(0, np.cumsum(lengths)),
         "identity_terms": [],
+        "labels": np.column_stack([row + 1, row + 0.5]),
         "rows": np.arange(len(lengths)),
-        "surplus": np.zeros(len(lengths), bool),
-        "weights": row + 100,
-        "toxicity": np.column_stack([row, row + 0.5]),
-        "subtypes": np.column_stack([row + 0.25] * 6),
+        "unlabelled_rows": np.array([], int),
         "batch_size": batch_size,
     }
     return kernel.TrainingData(**unless_given | changed)
@@ -48,16 +46,14 @@ def test_an_epoch_holds_each_row_once_with_its_own_words_and_labels(lengths, poo
     comments = make_data(lengths, batch_size, rows=rows)
     seen = []
     with mock.patch.object(kernel, "POOL", pool):
-        for tokens, toxicity, subtypes, weights in comments.epoch(generator()):
+        for tokens, labels in comments.epoch(generator()):
             row = tokens[:, 0] - 2  # the first token tells the row
             longest = max(lengths[number] for number in row)
             for number, found in zip(row, tokens.tolist(), strict=True):
                 words = [2 + number + place for place in range(lengths[number])]
                 assert found == words + [0] * (longest - len(words))
             assert tokens.dtype == np.int32
-            assert np.array_equal(toxicity, np.column_stack([row, row + 0.5]))
-            assert np.array_equal(subtypes, np.column_stack([row + 0.25] * 6))
-            assert np.array_equal(weights, row + 100)
+            assert np.array_equal(labels, np.column_stack([row + 1, row + 0.5]))
             assert len(row) <= batch_size
             seen += row.tolist()
     assert sorted(seen) == rows.tolist()
@@ -120,8 +116,8 @@ def test_an_epoch_draws_two_surplus_and_half_an_unlabelled_row_for_each_other(su
     lengths = [1] * (len(surplus) + unlabelled)
     rows, extra = np.split(np.arange(len(lengths)), [len(surplus)])
     comments = make_data(lengths, 8, rows=rows, unlabelled_rows=extra)
-    comments.surplus[rows] = surplus
-    wanted = {*rows[~comments.surplus[rows]]}
+    comments.labels[rows, 0] = ~np.array(surplus)
+    wanted = {*rows[comments.labels[rows, 0] > 0]}
     most = min(sum(surplus), 2 * len(wanted))
     shared, drawn = generator(), set()
     for _ in range(60):
@@ -129,7 +125,7 @@ def test_an_epoch_draws_two_surplus_and_half_an_unlabelled_row_for_each_other(su
         epoch = {*rows_of_epoch}
         assert len(epoch) == len(rows_of_epoch)
         assert wanted <= epoch
-        assert comments.surplus[rows_of_epoch].sum() == most
+        assert (comments.labels[rows_of_epoch, 0] == 0).sum() == most
         of_others = (len(wanted) + most) // 2
         assert len(epoch & {*extra}) == min(unlabelled, of_others)
         drawn |= epoch
@@ -188,12 +184,12 @@ def test_without_identity_terms_nothing_is_swapped():
 def test_in_training_no_identity_is_more_of_a_sign_of_toxicity_than_another():
     """Of comments of one word: all about gays are toxic, all about Muslims harmless."""
     rows = np.arange(2000)
-    comments = make_data([1] * 2000, 64, identity_terms=TERMS, weights=rows)
+    comments = make_data([1] * 2000, 64, identity_terms=TERMS)
     comments.tokens = np.where(rows % 2, 2, 3)
     shared, epochs, of_batches = generator(1), np.empty((2, 2000)), []
     for words in epochs:
-        for tokens, _, _, drawn in comments.epoch(shared):
-            words[drawn] = tokens[:, 0]
+        for tokens, labels in comments.epoch(shared):
+            words[labels[:, 0].astype(int) - 1] = tokens[:, 0]
             of_batches.append(tokens[:50, 0])
     is_muslim, again = epochs == 2
     for other in (rows % 2, again):  # terms are swapped anew in each epoch

@@ -16,7 +16,6 @@ SCORED = """male female homosexual_gay_or_lesbian christian jewish muslim black 
 UNUSED = """created_date publication_id parent_id article_id rating funny wow sad likes disagree
     identity_annotator_count""".split()
 COLUMNS = [*pd.read_csv(SAMPLE / "train.csv", nrows=0)]  # those of the competition
-NUMBERS = [*kernel.SUBTYPES, *kernel.IDENTITIES, kernel.RATERS]
 
 
 def write(table, path):
@@ -28,7 +27,7 @@ def write(table, path):
 def read_train(folder, table):
     """Write a train.csv, what the table lacks empty, and read it as the notebook does."""
     path = write(table.reindex(columns=COLUMNS), folder / "train.csv")
-    return kernel.read_labelled(path, "target", NUMBERS, ["comment_text"])
+    return kernel.read_train(path)
 
 
 TRAIN = """

@@ -265,7 +265,7 @@ def test_scores_of_the_folder_are_the_shares_of_raters(first_run):
 def test_the_intervals_follow_from_the_holdout_predictions_and_hold_their_figures(first_run):
     report, frame, drawn = first_run.report, first_run.frame, []
     generator = np.random.default_rng(report["settings"]["seed"])
-    for _ in range(report["resamples"]):
+    for _ in range(kernel.RESAMPLES):
         again = frame.take(generator.integers(len(frame), size=len(frame)))
         muslim = again[["muslim"]] == 1
         identities, parts = expected_figures(again["toxic"] == 1, again["LSTM"], muslim)

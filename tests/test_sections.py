@@ -2,9 +2,9 @@
 as text.
 """
 
-import json
 import time
 from collections import Counter
+from unittest import mock
 
 import kernel
 import numpy as np
@@ -51,21 +51,20 @@ def test_labels_are_those_of_the_file(names, train_rows):
     assert list(names["toxic"]) == list(targets >= 0.5)
     assert 0.5 in set(targets)
     mentioned = train_rows[kernel.IDENTITIES].replace("", "0").astype(float) >= 0.5
-    expected = np.column_stack([targets, mentioned])
-    data = names["data"]
     subtypes = train_rows[kernel.SUBTYPES].astype(float)
-    for labels, shares in ((data.toxicity, expected), (data.subtypes, subtypes)):
-        assert np.allclose(labels[:ROWS], shares)
-        assert np.isnan(labels[ROWS:]).all()
+    expected = np.column_stack([targets, subtypes, mentioned])
+    labels = names["data"].labels
+    assert np.allclose(labels[:ROWS, :16], expected)
+    assert np.isnan(labels[ROWS:, :16]).all()
 
 
 def test_comments_of_others_are_not_shown(names):
-    assert names["show_comments"] is False, "they may offend"
+    assert not names["is_sample"], "they may offend"
 
 
 def test_a_test_comment_weighs_as_much_as_a_train_comment_in_the_mean(names, train_rows):
     raters = np.log(2 + train_rows[kernel.RATERS].astype(float))
-    weights = names["data"].weights
+    weights = names["data"].labels[:, 16]
     assert np.allclose(weights[:ROWS], raters / raters.mean())
     assert (weights[ROWS:] == 1).all()
 
@@ -76,7 +75,7 @@ def tokens_by_comment(names):
 
 def test_tokens_are_those_of_the_comments_in_their_order(names, comments):
     for row, comment in zip(tokens_by_comment(names), comments, strict=True):
-        expected = [kernel.number_of(token, names["numbers"]) for token in kernel.cut(comment)]
+        expected = [kernel.number_of(token, names["vocabulary"]) for token in kernel.cut(comment)]
         if len(expected) > 220:
             expected = expected[:165] + expected[-55:]
         assert row.tolist() == expected
@@ -94,15 +93,18 @@ def test_nothing_is_learned_from_what_is_scored(names, comments):
     assert {texts[row] for row in fitted}.isdisjoint(texts[row] for row in held_out)
 
 
-@pytest.mark.parametrize("toxic", [1, 3, 999])
-def test_the_rows_of_the_first_model_hold_both_classes(toxic):
-    """However few there are of one, and wherever they stand."""
-    is_toxic = np.random.default_rng(0).permutation(1000) < toxic
-    chosen = kernel.choose_baseline_rows(is_toxic, most=50)
-    assert len({*chosen}) == 50
-    assert {*is_toxic[chosen]} == {False, True}
-    assert is_toxic[chosen].mean() == pytest.approx(toxic / 1000, abs=0.03)
-    assert sorted(kernel.choose_baseline_rows(is_toxic)) == [*range(1000)]
+@pytest.mark.parametrize("most", [50, 360, 400])
+def test_the_rows_of_the_first_model_are_fit_rows_of_both_classes(names, most):
+    """However few there are of one."""
+    toxic = np.arange(ROWS) == names["fit_rows"][7]
+    given = names | {"BASELINE_ROWS": most, "toxic": toxic}
+    given["train_baseline"] = mock.Mock(side_effect=StopIteration)
+    with pytest.raises(StopIteration):
+        kernel.run_cell(kernel.number_of_cell("baseline = train_baseline("), given)
+    chosen = given["baseline_rows"]
+    assert len({*chosen}) == len(chosen) <= most and {*chosen} <= {*names["fit_rows"]}
+    assert {*toxic[chosen]} == {False, True}
+    assert len(chosen) > most / 2 or most > ROWS
 
 
 def test_words_that_have_a_vector_or_occur_often_are_numbered_by_falling_frequency(names, comments):
@@ -112,7 +114,7 @@ def test_words_that_have_a_vector_or_occur_often_are_numbered_by_falling_frequen
     often = {word for word, count in words.items() if count * share >= 20}
     _, *lines = VECTORS.read_text(encoding="utf-8").splitlines()
     known = often.union(line.split(" ")[0] for line in lines)
-    assert set(names["numbers"]) == known
+    assert set(names["vocabulary"]) == known
     assert len(often) > 30
     padding, *counts, unknown = np.bincount(names["tokens"], minlength=len(known) + 2)
     assert counts == sorted(counts, reverse=True)
@@ -137,23 +139,6 @@ def train(train_rows, folder, tmp_path):
 def save(train, folder):
     train.to_csv(folder / "train.csv", index=False)
     return folder
-
-
-def test_a_listed_term_with_a_hyphen_is_a_word_that_is_swapped(train, tmp_path, monkeypatch):
-    """Whatever the case, and also where no file knows it; other words with hyphens are cut."""
-    train.loc[:1, "comment_text"] = ["An Anglo-Saxon well-known to anglo-saxons", "ANGLO-SAXON!"]
-    cells = json.dumps(kernel.CELLS).replace("muslim islamic", "muslim anglo-saxon")
-    monkeypatch.setattr(kernel, "CELLS", json.loads(cells))
-    names = read(save(train, tmp_path))
-    number = names["numbers"]["anglo-saxon"]
-    first, second, *_ = tokens_by_comment(names)
-    assert len(first) == len("An Anglo-Saxon well - known to anglo - saxons".split())
-    assert first[1] == second[0] == number
-    assert list(first).count(number) == 1
-    tokens = np.full((1, 200), number, np.int32)
-    generator = np.random.default_rng(0)
-    swapped = kernel.swap_identity_terms(tokens, names["identity_terms"], generator)
-    assert (swapped != number).mean() > 0.9
 
 
 def test_where_nobody_is_mentioned_models_are_ordered_by_overall_auc(train, tmp_path, capsys):
@@ -186,7 +171,7 @@ def test_a_limit_that_cannot_be_kept_leaves_the_submission_of_tf_idf(folder, tmp
     names = read(folder, last="7 Model, loss, first steps", output_dir=tmp_path)
     before = (tmp_path / "submission.csv").read_bytes()
     names["end"] = names["time_limit"] = time.monotonic()
-    warned = pytest.warns(UserWarning, match="No network counts.*the scores of TF-IDF")
+    warned = pytest.warns(UserWarning, match="No network counts")
     with warned, pytest.raises(SystemExit):
         run_sections("8 Training and submission", names)
     assert (tmp_path / "submission.csv").read_bytes() == before
@@ -207,8 +192,7 @@ def test_odd_comments_cost_no_result(train, tmp_path):
     test.to_csv(tmp_path / "test.csv", index=False)
     test[["id"]].to_csv(tmp_path / "sample_submission.csv", index=False)
     names = read(tmp_path, last="12 Report", models=1, epochs=1, lstm_units=8)
-    assert len(names["submissions"]) == 50
-    assert names["submissions"]["LSTM"].between(0, 1).all()
+    assert len(read_csv(names["settings"].output_dir / "submission.csv")) == 50
     assert list(names["score"]("a comment")) == ["toxicity"]  # nobody knows of the others
     rows = names["report"]["rows"]
     assert rows["fitted"] + rows["held_out"] == ROWS

@@ -76,21 +76,19 @@ def test_a_submission_that_cannot_be_written_takes_nothing_along(earlier):
     assert contents(earlier) == before
 
 
-def test_the_results_of_an_earlier_run_for_the_same_comments_are_known(earlier):
-    assert kernel.has_results(earlier, IDS)
-    assert not kernel.has_results(earlier, IDS[::-1]) and not kernel.has_results(earlier, IDS[:3])
+def test_the_submission_of_an_earlier_run_for_the_same_comments_is_known(earlier):
+    assert kernel.has_submission(earlier, IDS)
+    assert not kernel.has_submission(earlier, IDS[::-1]) and not kernel.has_submission(
+        earlier, IDS[:3]
+    )
 
 
-@pytest.mark.parametrize("name", ["submission.csv", "models/model_1_0123abcd.npz"])
-def test_without_a_submission_and_a_network_there_is_no_result(earlier, name):
-    (earlier / name).unlink()
-    assert not kernel.has_results(earlier, IDS)
-
-
-@pytest.mark.parametrize("damaged", ["id\n7\n", ""], ids=["a column", "nothing"])
-def test_without_a_whole_submission_there_is_no_result(earlier, damaged):
-    (earlier / "submission.csv").write_text(damaged)
-    assert not kernel.has_results(earlier, IDS)
+@pytest.mark.parametrize("damaged", ["id\n7\n", "", None], ids=["a column", "nothing", "no file"])
+def test_a_submission_that_is_not_whole_is_none(earlier, damaged):
+    (earlier / "submission.csv").unlink()
+    if damaged is not None:
+        (earlier / "submission.csv").write_text(damaged)
+    assert not kernel.has_submission(earlier, IDS)
 
 
 @pytest.mark.parametrize("error", [OSError("no space"), KeyboardInterrupt("disk full")])

@@ -90,11 +90,13 @@ def test_a_sign_of_a_vowel_parts_no_word(sign):
     assert len(kernel.cut(f"\u0915{sign}\u0915 x")) == 2
 
 
-def test_whole_words_are_one_token_and_no_part_of_another_word():
-    token = kernel.token_pattern(["african-american", "x-y"])
-    assert kernel.cut("An African-American, x-y.", token) == "An African-American , x-y .".split()
-    assert kernel.cut("african-americans", token) == "african - americans".split()
-    assert kernel.cut("max-y", token) == "max - y".split()
+@pytest.mark.parametrize("term", ["african-american", "first nations", "l'homme"])
+def test_a_term_that_is_not_one_word_is_refused(term):
+    """It would never be swapped."""
+    names = vars(kernel) | {"LISTED_TERMS": [["gay", term], []], "train": {"comment_text": []}}
+    names["test"] = names["train"]
+    with pytest.raises(ValueError, match=f"{term}. is not one word"):
+        kernel.run_cell(kernel.number_of_cell("= tokenize(comments"), names)
 
 
 @settings(max_examples=100, deadline=None)
