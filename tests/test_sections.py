@@ -140,9 +140,11 @@ def save(train, folder):
 
 
 def test_a_listed_term_with_a_hyphen_is_a_word_that_is_swapped(train, tmp_path, monkeypatch):
-    """Whatever the case, and also where no file knows it; other words with hyphens are cut."""
+    """Whatever the case, also that of the list, as German nouns are written, and also where no file
+    knows it; other words with hyphens are cut.
+    """
     train.loc[:1, "comment_text"] = ["An Anglo-Saxon well-known to anglo-saxons", "ANGLO-SAXON!"]
-    cells = json.dumps(kernel.CELLS).replace("muslim islamic", "muslim anglo-saxon")
+    cells = json.dumps(kernel.CELLS).replace("muslim islamic", "muslim Anglo-Saxon")
     monkeypatch.setattr(kernel, "CELLS", json.loads(cells))
     names = read(save(train, tmp_path))
     number = names["numbers"]["anglo-saxon"]
