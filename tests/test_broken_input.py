@@ -79,7 +79,7 @@ def put(column, values):
 
 
 def replaced(pattern, text):
-    """A change: what a regular expression finds, by a text in Latin-1."""
+    """A change: what a pattern finds, by a text in Latin-1, where ï»¿ is a byte order mark."""
     return lambda content: re.sub(pattern.encode(), text.encode("latin-1"), content)
 
 
