@@ -2,9 +2,9 @@
 
 RUN is the folder that a run left. Others are csv files of id,prediction that hold its held-out
 comments (holdout_predictions.csv lists them), on which all are compared, with TF-IDF. With
---labels, a csv of test comments with labels such as the competition's test_private_expanded.csv, they hold
-these, and submission.csv is compared with them: what the leaderboard says. A row has the parts of
-the score, the score, its 95 % interval, and that of how far the model lies above the first one.
+--labels, a csv of labelled test comments such as test_private_expanded.csv, they hold these,
+and submission.csv is compared with them: what the leaderboard says. A row has the parts of the
+score, the score, its 95 % interval, and that of how far the model lies above the first one.
 """
 
 from pathlib import Path
@@ -34,22 +34,23 @@ def read_labelled(folder, labels):
         rows = kernel.read_columns(labels, ["id"], columns).set_index("id")
         own = {"submission.csv": predictions_of(folder / "submission.csv", rows.index)}
         return rows["toxicity"] >= 0.5, rows[kernel.IDENTITIES] >= 0.5, own
-    columns = ["toxic", "LSTM", "TF-IDF", *kernel.IDENTITIES]
-    rows = kernel.read_columns(folder / "holdout_predictions.csv", ["id"], columns).set_index("id")
-    own = {model: rows[model].to_numpy() for model in ("LSTM", "TF-IDF")}
-    return rows["toxic"] == 1, rows[kernel.IDENTITIES] == 1, own
+    models = ["LSTM", "TF-IDF"]
+    path, columns = folder / "holdout_predictions.csv", ["toxic", *models, *kernel.IDENTITIES]
+    rows = kernel.read_columns(path, ["id"], columns).set_index("id")
+    return rows["toxic"] == 1, rows[kernel.IDENTITIES] == 1, rows[models].to_dict("list")
 
 
 def compare(toxic, scores, mentioned):
     """The parts of each model's score with intervals: DataFrame (models, 9)."""
-    toxic = toxic.to_numpy()
-    table = kernel.all_figures(toxic, scores, mentioned).xs("all", level="identity")
-    drawn = kernel.bootstrap(toxic, scores, mentioned, seed=0).xs("all", level="identity")
+    comments = toxic.to_numpy(), scores, mentioned
+    figures = kernel.all_figures(*comments).xs("all", level="identity")
+    drawn = kernel.bootstrap(*comments, seed=0).xs("all", level="identity")
     drawn = drawn["final_score"].unstack()[[*scores]]
     above = drawn.sub(drawn.iloc[:, 0], axis=0)
-    ends = [of.quantile(kernel.INTERVAL).T for of in (drawn, above)]
-    names = ["from", "to", "above first: from", "to "]
-    return table[kernel.SCORE_PARTS].join(pd.concat(ends, axis=1).set_axis(names, axis=1))
+    table = figures[kernel.SCORE_PARTS]
+    table[["from", "to"]] = drawn.quantile(kernel.INTERVAL).T
+    table[["above first from", "above to"]] = above.quantile(kernel.INTERVAL).T
+    return table
 
 
 def main():

@@ -132,13 +132,6 @@ def test_an_auc_that_cannot_be_computed_is_no_part_of_the_score(frame):
     assert figures["final_score"].notna().any() and figures["bnsp_auc"].isna().sum() == 2
 
 
-def test_predictions_the_wrong_way_round_score_nothing(frame):
-    toxic, _, mentioned = parts_of(frame)
-    figures = figures_of(toxic, 1.0 - toxic, mentioned)
-    assert (figures.drop("all")[AUCS] == 0).all(axis=None)
-    assert (figures.loc["all", [*AUCS, "overall_auc", "final_score"]] == 0).all()
-
-
 def test_prediction_that_is_not_a_number_is_refused(frame):
     frame.loc[[3, 8], "p"] = np.nan
     with pytest.raises(ValueError, match="2 of 400 .*NaN"):

@@ -141,6 +141,17 @@ def save(train, folder):
     return folder
 
 
+def test_listed_terms_may_be_written_in_any_case(train, tmp_path, monkeypatch):
+    """Such as German nouns."""
+    train.loc[0, "comment_text"] = "a SAXON and saxon"
+    cells = json.dumps(kernel.CELLS).replace("muslim islamic", "muslim Saxon")
+    monkeypatch.setattr(kernel, "CELLS", json.loads(cells))
+    names = read(save(train, tmp_path))
+    tokens = tokens_by_comment(names)[0][[1, 3]]
+    swapped = [is_term[tokens].all() for is_term, _ in names["identity_terms"]]
+    assert swapped == [True, False]
+
+
 def test_where_nobody_is_mentioned_models_are_ordered_by_overall_auc(train, tmp_path, capsys):
     """Neither raters nor terms say that somebody is: there is no final score."""
     train["comment_text"] = train["comment_text"].str.replace(kernel.LISTED, "person", regex=True)
