@@ -32,7 +32,8 @@ def read_labelled(folder, labels):
     if labels.is_file():
         columns = ["toxicity", *kernel.IDENTITIES]
         rows = kernel.read_columns(labels, ["id"], columns).set_index("id")
-        own = {"submission.csv": predictions_of(folder / "submission.csv", rows.index)}
+        submission = folder / "submission.csv"
+        own = {submission.name: predictions_of(submission, rows.index)}
         return rows["toxicity"] >= 0.5, rows[kernel.IDENTITIES] >= 0.5, own
     models = ["LSTM", "TF-IDF"]
     path, columns = folder / "holdout_predictions.csv", ["toxic", *models, *kernel.IDENTITIES]
@@ -47,9 +48,10 @@ def compare(toxic, scores, mentioned):
     drawn = kernel.bootstrap(*comments, seed=0).xs("all", level="identity")
     drawn = drawn["final_score"].unstack()[[*scores]]
     above = drawn.sub(drawn.iloc[:, 0], axis=0)
-    table = figures[kernel.SCORE_PARTS]
-    table[["from", "to"]] = drawn.quantile(kernel.INTERVAL).T
-    table[["above first from", "above to"]] = above.quantile(kernel.INTERVAL).T
+    table = figures[kernel.SCORE_PARTS].copy()
+    for end, share in zip(("from", "to"), kernel.INTERVAL, strict=True):
+        table[end] = drawn.quantile(share)
+        table[f"above first {end}"] = above.quantile(share)
     return table
 
 

@@ -181,7 +181,7 @@ the average keeps the start where the clock ends a training | training
 - steps = self.steps / progress
 + steps = self.planned_steps
 a network that was stopped counts | training
-- if ensemble.stop.is_set() or schedule
+- if stop.is_set() or schedule
 + if schedule
 a loss that is no number is no fault | training
 - if not np.isfinite(loss):

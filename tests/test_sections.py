@@ -2,6 +2,7 @@
 as text.
 """
 
+import json
 import time
 from collections import Counter
 from unittest import mock
