@@ -144,8 +144,8 @@ def save(train, folder):
 
 def test_listed_terms_may_be_written_in_any_case(train, tmp_path, monkeypatch):
     """Such as German nouns."""
-    train.loc[0, "comment_text"] = "a SAXON and saxon"
-    cells = json.dumps(kernel.CELLS).replace("muslim islamic", "muslim Saxon")
+    train.loc[0, "comment_text"] = "a CYCLIST and cyclist"
+    cells = json.dumps(kernel.CELLS).replace("muslim islamic", "muslim Cyclist")
     monkeypatch.setattr(kernel, "CELLS", json.loads(cells))
     names = read(save(train, tmp_path))
     tokens = tokens_by_comment(names)[0][[1, 3]]
