@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "kernel.ipynb"
 PICTURE = ROOT / "tests" / "identities.png"
-PLOTS_IT = "plot_bias(figures.loc["  # the cell with the picture
+PLOTS_IT = "\nplot_bias(figures, low, high)"  # the cell with the picture
 
 
 def main():

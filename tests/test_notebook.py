@@ -119,7 +119,7 @@ def test_the_notebook_can_be_read_in_one_sitting():
     tokens_of_lines = []
     for number in CODE:
         tokens_of_lines += Counter(tokens_of(source(number))).values()
-    assert sum(tokens_of_lines) <= 15_100
+    assert sum(tokens_of_lines) <= 13_000
     assert np.mean(tokens_of_lines) <= 11 and np.quantile(tokens_of_lines, 0.9) <= 20
     assert len(kernel.CELLS) <= 110
     assert max(len(source(number).splitlines()) for number in CODE) <= 60
