@@ -34,11 +34,13 @@ def read_labelled(folder, labels):
         rows = kernel.read_columns(labels, ["id"], columns).set_index("id")
         submission = folder / "submission.csv"
         own = {submission.name: predictions_of(submission, rows.index)}
-        return rows["toxicity"] >= 0.5, rows[kernel.IDENTITIES] >= 0.5, own
+        mentioned = rows[kernel.IDENTITIES] >= 0.5
+        return rows["toxicity"] >= 0.5, mentioned, own
     models = ["LSTM", "TF-IDF"]
     path, columns = folder / "holdout_predictions.csv", ["toxic", *models, *kernel.IDENTITIES]
     rows = kernel.read_columns(path, ["id"], columns).set_index("id")
-    return rows["toxic"] == 1, rows[kernel.IDENTITIES] == 1, rows[models].to_dict("list")
+    mentioned = rows[kernel.IDENTITIES] == 1
+    return rows["toxic"] == 1, mentioned, rows[models].to_dict("list")
 
 
 def compare(toxic, scores, mentioned):
@@ -49,9 +51,11 @@ def compare(toxic, scores, mentioned):
     drawn = drawn["final_score"].unstack()[[*scores]]
     above = drawn.sub(drawn.iloc[:, 0], axis=0)
     table = figures[kernel.SCORE_PARTS].copy()
-    for end, share in zip(("from", "to"), kernel.INTERVAL, strict=True):
-        table[end] = drawn.quantile(share)
-        table[f"above first {end}"] = above.quantile(share)
+    low, high = kernel.INTERVAL
+    table["from"] = drawn.quantile(low)
+    table["to"] = drawn.quantile(high)
+    table["above first from"] = above.quantile(low)
+    table["above to"] = above.quantile(high)
     return table
 
 

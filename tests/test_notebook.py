@@ -123,6 +123,20 @@ def test_the_notebook_can_be_read_in_one_sitting():
     assert np.mean(tokens_of_lines) <= 11 and np.quantile(tokens_of_lines, 0.9) <= 20
     assert len(kernel.CELLS) <= 110
     assert max(len(source(number).splitlines()) for number in CODE) <= 60
+    for number in DEFINE:
+        for node in ast.walk(tree(number)):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno < 40, node.name
+
+
+def test_other_files_can_be_read_as_well(models_dir):
+    root, of_tests = kernel.NOTEBOOK.parent, []
+    for path in [*root.glob("*.py"), *root.glob("[be]*/*.py"), *root.glob("tests/*.py")]:
+        counts = [*Counter(tokens_of(path.read_text(encoding="utf-8"))).values()]
+        of_tests += counts * (path.parent.name == "tests")
+        assert path.parent.name == "tests" or np.mean(counts) <= 11, path.name
+    assert sum(of_tests) <= 50_000 and np.mean(of_tests) <= 12
+    assert len(tokens_of((models_dir / "toxicity.py").read_text(encoding="utf-8"))) <= 2_200
 
 
 def test_a_text_with_values_in_it_is_one_token():
