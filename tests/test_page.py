@@ -1,12 +1,16 @@
 """serve.html in headless Chromium: typed into, and read."""
 
 import shutil
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from chromium import Chromium
+from kernel import load
 
-PAGE = Path(__file__).parents[1] / "serve.html"
+ROOT = Path(__file__).parents[1]
 # a server whose answers are slow, refused or broken where the text says so
 ANSWERS = r"""
 const thresholds = {"flags 5%": 0.4, "precision 70%": null, "precision 90%": 0.95};
@@ -46,7 +50,7 @@ if not shutil.which("chromium"):
 
 @pytest.fixture(scope="module")
 def page():
-    page = Chromium(PAGE.as_uri(), ANSWERS)
+    page = Chromium((ROOT / "serve.html").as_uri(), ANSWERS)
     yield page
     page.close()
 
@@ -112,3 +116,16 @@ def test_fits_a_phone_in_dark_and_light(page, scheme, ink):
     says(page, "Of 100 readers, about 10 would call this toxic.")
     assert page.value("document.documentElement.scrollWidth") == 400
     assert page.value("getComputedStyle(document.body).color") == ink
+
+
+def test_the_server_has_the_page_and_answers_it(models_dir):
+    command = [sys.executable, ROOT / "serve.py", models_dir, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            with closing(Chromium(server.stdout.readline().strip())) as page:
+                page.write("You are an idiot")
+                page.wait_for("said.textContent.startsWith('Of 100 readers')")
+                shown = page.value("document.querySelector('.value').textContent")
+        finally:
+            server.terminate()
+    assert shown == f"{load(models_dir)('You are an idiot')['toxicity']:.2f}"
