@@ -1,6 +1,7 @@
 # make run     run kernel.ipynb, on the sample or on what the KERNEL_… variables name
 # make test    run every test, nbval on the notebook included
 # make test-latest  the same on the newest releases of all packages, in .venv-latest
+# make test-spark   score 200,000 comments on Spark with the last run's models, in .venv-spark
 # make score   score the comments of a csv, INPUT=comments.csv, with the last run's models: scores.csv
 # make serve   answer as Perspective did, on port 8080 of this machine, with the last run's models
 # make html    write the last run as a page, kernel.html, its definitions folded away
@@ -60,6 +61,15 @@ outputs: $(VENV)/installed
 test-latest:
 	$(MAKE) test VENV=.venv-latest
 
+test-spark: .venv-spark/installed
+	@test -f $(OUTPUT)/models/models.json || { echo 'There are no models yet: make run' >&2; exit 1; }
+	.venv-spark/bin/python tests/spark.py $(OUTPUT)/models
+
+.venv-spark/installed: requirements-spark.txt
+	$(PYTHON) -m venv .venv-spark
+	.venv-spark/bin/python -m pip install --quiet --upgrade --requirement $<
+	touch $@
+
 # all but .venv without the versions of requirements.txt
 $(VENV)/installed: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo \
@@ -72,4 +82,4 @@ $(VENV)/installed: requirements.txt
 push status results submit publish: $(VENV)/installed
 	@$(VENV_PYTHON) on_kaggle.py $@
 
-.PHONY: run test test-runs test-parts test-latest score serve html outputs push status results submit publish
+.PHONY: run test test-runs test-parts test-latest test-spark score serve html outputs push status results submit publish

@@ -1,262 +1,334 @@
-"""Answers as Perspective did, with the models of a run: python serve.py MODELS [--port 8080]; or
-`make serve`.
+"""Answers as Perspective did, with the models of a run: python serve.py MODELS
+
+--host 127.0.0.1, --port 8080: where
+--workers 1: processes, one a core
+--networks 0: how many to ask, the best first; 0 is all
+--languages en: those of the training, such as en,es
+--drop-unsupported: leave out attributes and languages that it lacks, whoever asks for them
+--origin https://a.example,https://b.example: pages that may ask, beside its own
+--suggestions FILE: keep what comments:suggestscore is told
+--thresholds FILE.csv: of comments and Perspective's scores, print which thresholds of ours flag
+    as many, and end
 """
 
-import argparse
+import asyncio
+import contextlib
+import fcntl
+import functools
 import json
 import os
-import re
+import resource
 import runpy
 import signal
 import socket
-import threading
-from wsgiref.util import application_uri
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser, RawTextHelpFormatter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-from waitress import create_server, task, utilities
+import prometheus_client as prometheus
+import uvicorn
+from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.supervisors import Multiprocess
 
-LABELS = {
-    "TOXICITY": "toxicity",
-    "SEVERE_TOXICITY": "severe_toxicity",
-    "IDENTITY_ATTACK": "identity_attack",
-}
-LABELS |= {"INSULT": "insult", "PROFANITY": "obscene", "THREAT": "threat"}
-LABELS |= {f"{name}_EXPERIMENTAL": label for name, label in LABELS.items()} | {
-    "SEXUALLY_EXPLICIT": "sexual_explicit"
-}
-POST = {"httpMethod": "POST", "request": {}, "response": {}}
-METHODS = {
-    name: POST | {"id": name, "path": f"v1alpha1/comments:{name}"}
-    for name in ("analyze", "suggestscore")
-}
-SERVICE = {
-    "name": "commentanalyzer",
-    "servicePath": "",
-    "resources": {"comments": {"methods": METHODS}},
-}
-MOST_BYTES, MOST_TEXT_BYTES = 2**20, 20_480  # of a body, and of the comment in it
-SENTENCE = re.compile(r"\S(?:.*?[.!?…][\"'”’)]*(?=\s|\Z)|.*\S|)")
+import protocol
+from protocol import ANALYZE, SUGGEST, Asked, Refused, check
 
-
-class Refused(Exception):
-    def __init__(self, message, code=400, kind="INVALID_REQUEST"):
-        status = {404: "NOT_FOUND", 405: "UNIMPLEMENTED", 500: "INTERNAL"}.get(
-            code, "INVALID_ARGUMENT"
-        )
-        details = {
-            "@type": "type.googleapis.com/google.commentanalyzer.v1alpha1.Error",
-            "errorType": kind,
-        }
-        content = {
-            "error": {"code": code, "message": message, "status": status, "details": [details]}
-        }
-        self.answer = (
-            f"{code} {status}",
-            [("Content-Type", "application/json")],
-            json.dumps(content).encode(),
-        )
+POSTS = {ANALYZE: "analyze", SUGGEST: "suggestscore", "/explain": "explain", "/batch": "batch"}
+GETS = {"/$discovery/rest": "discovery", "/healthz": "healthz", "/model": "model"}
+GETS |= {"/metrics": "metrics", "/": "page"}
+AT_ONCE = 2048  # tokens, or characters, are scored before another request has its turn
+MOST_EXPLAINED = 100_000  # characters: a text's, once for each of its words
+ANSWER_SECONDS, IDLE_SECONDS, END_SECONDS = 300, 60, 20
 
 
-def check(is_right, *refusal):
-    if not is_right:
-        raise Refused(*refusal)
+class Service:
+    """What the server answers, with the networks of a folder."""
 
-
-def read(environ):
-    """A request, its text, in which HTML's tags are blanks, its languages, and {attribute: lowest
-    share to tell}.
-    """
-    check(
-        (length := int(environ.get("CONTENT_LENGTH") or 0)) <= MOST_BYTES,
-        "The body is longer than a megabyte",
-        413,
-    )
-    try:
-        request = json.loads(
-            environ["wsgi.input"].read(length).decode("utf-8-sig"), parse_int=float
-        )
-        json.dumps(request, allow_nan=False)  # nor what is too large for a float
-        comment, requested = request.get("comment") or {}, request.get("requestedAttributes") or {}
-        text, kind = comment.get("text") or "", comment.get("type")
-        size, languages = len(text.encode(errors="surrogatepass")), request.get("languages") or []
-        languages = [languages] if isinstance(languages, str) else [each + "" for each in languages]
-        lowest = {
-            name: float((wish or {}).get("scoreThreshold") or 0) for name, wish in requested.items()
-        }
-    except (ValueError, RecursionError, AttributeError, TypeError) as error:
-        raise Refused(
-            f"The body must be JSON in UTF-8, of the form in Perspective's reference: {error}"
-        ) from None
-    check(size <= MOST_TEXT_BYTES, f"Comment text too long: {size} bytes.", 400, "COMMENT_TOO_LONG")
-    text = (
-        re.sub(r"(?is)<!--.*?(-->|$)|</?[a-z][^<>]*>", lambda t: " " * len(t[0]), text)
-        if kind == "HTML"
-        else text
-    )
-    check(text.strip(), "Comment must be non-empty.", 400, "COMMENT_EMPTY")
-    return request, text, languages, lowest
-
-
-class Application:
-    """The WSGI application. models: folder of a run; suggestions: file for what
-    comments:suggestscore is told.
-    """
-
-    def __init__(self, models, languages="en", networks=None, suggestions=None):
-        os.environ.setdefault(
-            "OPENBLAS_NUM_THREADS", "1"
-        )  # more are slower with matrices as small as these
-        self.score = runpy.run_path(f"{models}/toxicity.py")["load"](models, networks or None)
-        self.labels = {name: label for name, label in LABELS.items() if label in self.score([])}
-        self.languages, self.suggestions = languages.split(","), suggestions
-        self.lock = threading.Lock()
-        self.routes = {
-            "/" + method["path"]: ("POST", getattr(self, name)) for name, method in METHODS.items()
-        }
-        self.routes["/$discovery/rest"] = (
-            "GET",
-            lambda environ: SERVICE | {"rootUrl": application_uri(environ)},
-        )
-        self.routes["/healthz"] = (
-            "GET",
-            lambda environ: {"status": "ok", "attributes": [*self.labels]},
-        )
-
-    def __call__(self, environ, start_response):
-        method, respond = self.routes.get(environ["PATH_INFO"], ("", None))
+    def __init__(self, options):
+        """Raises ValueError or OSError, in words for a user, where a folder or file is none."""
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # more are slower with small matrices
+        models = Path(options.models)
         try:
-            check(
-                environ["REQUEST_METHOD"] == method,
-                f"There are {', '.join(self.routes)}",
-                405 if method else 404,
-            )
-            answer = (
-                "200 OK",
-                [("Content-Type", "application/json")],
-                json.dumps(respond(environ)).encode(),
-            )
-        except Refused as refused:
-            answer = refused.answer
-        except Exception as error:  # whose words may be those of a comment
-            print(
-                f"{environ['PATH_INFO']} failed: {type(error).__name__}",
-                file=environ["wsgi.errors"],
-                flush=True,
-            )
-            answer = Refused("The server failed", 500).answer
-        start_response(answer[0], [*answer[1], ("Allow", method)])
-        return [answer[2]]
+            self.toxicity = runpy.run_path(f"{models}/toxicity.py")
+            self.run = json.loads((models / "models.json").read_text("utf-8"))
+            self.score = self.toxicity["load"](models, options.networks or None)
+            self.token = self.toxicity["token_pattern"](self.run["whole_words"])
+            self.scripts = protocol.scripts_in(self.run["words"])
+            self.name = self.run["run"]
+        except Exception as error:
+            raise ValueError(f"{models} is no folder models/ that a run left: {error}") from None
+        known = self.score([])
+        self.labels = {name: label for name, label in protocol.LABELS.items() if label in known}
+        self.languages, self.origins = options.languages.split(","), options.origin.split(",")
+        self.drops, self.suggestions = options.drop_unsupported, options.suggestions
+        if self.suggestions:
+            self.file = os.open(self.suggestions, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            if os.path.isfile(self.suggestions):  # an older one, too
+                os.fchmod(self.file, 0o600)
+        self.turn, self.thread = asyncio.Lock(), ThreadPoolExecutor(1)
+        self.registry = own = prometheus.CollectorRegistry()
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the metrics of all workers lie there
+            MultiProcessCollector(self.registry)
+            own = None
+        of = ["method", "outcome"]
+        self.seconds = prometheus.Histogram("comments_seconds", "To an answer", of, registry=own)
+        self.characters = prometheus.Counter("comments_characters", "Scored", registry=own)
 
-    def suggestscore(self, environ):
-        request, *_ = read(environ)
-        if self.suggestions and not request.get("doNotStore"):
-            with open(
-                self.suggestions, "ab", buffering=0
-            ) as file:  # a line at once, whoever else writes
-                file.write(json.dumps(request).encode() + b"\n")
-        return {name: request[name] for name in request.keys() & {"clientToken"}}
+    def application(self):
+        """The ASGI application."""
+        routes = []
+        for path, name in [*POSTS.items(), *GETS.items()]:
+            methods = ["POST"] if path in POSTS else ["GET"]
+            routes.append(Route(path, functools.partial(self.respond, name), methods=methods))
+        application = Starlette(routes=routes, exception_handlers={HTTPException: elsewhere})
+        application.router.redirect_slashes = False  # to an address that a client made up
+        rules = {"allow_methods": ["*"], "allow_headers": ["*"]}
+        application.add_middleware(CORSMiddleware, allow_origins=self.origins, **rules)
+        return application
 
-    def analyze(self, environ):
-        request, text, languages, lowest = read(environ)
-        foreign = ", ".join(
-            each[:20] for each in languages if each.lower().split("-")[0] not in self.languages
-        )
-        check(
-            lowest,
-            f"Missing requested_attributes, such as {[*self.labels]}",
-            400,
-            "NO_REQUESTED_ATTRIBUTES",
-        )
-        if request.get("dropUnsupportedAttributes"):
-            lowest = {
-                name: share for name, share in lowest.items() if name in self.labels and not foreign
-            }
-        for name in lowest:
-            check(
-                name in self.labels,
-                f"Unknown requested attribute: {name[:80]}; known: {', '.join(self.labels)}",
-            )
-            message = f"Attribute {name} does not support request languages: {foreign[:80]}"
-            check(not foreign, message, 400, "LANGUAGE_NOT_SUPPORTED_BY_ATTRIBUTE")
-        places = [
-            (0, len(text)),
-            *(each.span() for each in SENTENCE.finditer(text) if request.get("spanAnnotations")),
-        ]
-        with (
-            self.lock
-        ):  # one request after the other: measured, texts of several in a batch take no less time
-            shares, scores = self.score([text[begin:end] for begin, end in places]), {}
-        ends = [
-            [len(text[:end].encode("utf-16-le", "surrogatepass")) // 2 for end in place]
-            for place in places
-        ]
-        for name in (name for name in lowest if shares[self.labels[name]][0] >= lowest[name]):
-            values = [
-                {"value": share, "type": "PROBABILITY"} for share in shares[self.labels[name]]
-            ]
-            spans = [
-                {"begin": a, "end": z, "score": value}
-                for (a, z), value in zip(ends, values, strict=True)
-            ]
-            scores[name] = {"spanScores": spans[1:] or spans, "summaryScore": values[0]}
-        answer = {name: request[name] for name in request.keys() & {"clientToken"}}
-        return (
-            answer
-            | {"languages": languages or self.languages[:1]}
-            | ({"attributeScores": scores} if scores else {})
-        )
+    async def respond(self, name, request):
+        code, content = await self.outcome(name, request)
+        return content if isinstance(content, Response) else as_json(code, content)
+
+    async def outcome(self, name, request, body=None):
+        """Status and content of an answer, which are counted. body: of a part of a batch."""
+        begun, code, kind = time.perf_counter(), 200, "OK"
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                if body is None:
+                    self.check_origin(request.headers)
+                    body = await protocol.body_of(request)
+                content = await getattr(self, name)(request, body)
+        except Exception as error:
+            refused = protocol.refusal_of(error, name)
+            code, kind, content = refused.code, refused.kind, refused.content
+        self.seconds.labels(name, kind).observe(time.perf_counter() - begun)
+        return code, content
+
+    def check_origin(self, headers):
+        """Raises Refused: the page that asks is neither this server's nor one of --origin."""
+        origin, host = headers.get("origin"), headers.get("host")
+        known = not origin or {origin, "*"} & {*self.origins} or origin.partition("://")[2] == host
+        check(known, "Pages of this origin may not ask here; --origin names those that may", 403)
+
+    async def in_turn(self, request, work, *arguments):
+        """work(*arguments), in the thread that scores, after those who asked before.
+
+        Raises ClientDisconnect: the client is gone by then.
+        """
+        async with self.turn:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            return await asyncio.get_running_loop().run_in_executor(self.thread, work, *arguments)
+
+    async def shares_of(self, request, texts):
+        """{label: shares of the texts}; between parts of long ones others have their turns."""
+        size = sum(map(len, texts))
+        self.characters.inc(size)
+        if size <= AT_ONCE:
+            return await self.in_turn(request, self.score, texts)
+        shares = {label: [0] * len(texts) for label in self.labels.values()}
+        for batch in batches_of(await self.in_turn(request, self.pieces_of, texts)):
+            _, numbers, parts = zip(*batch, strict=True)
+            scores = await self.in_turn(request, self.score, parts)
+            for label, highest in shares.items():
+                for number, share in zip(numbers, scores[label], strict=True):
+                    highest[number] = max(highest[number], share)
+        return shares
+
+    def pieces_of(self, texts):
+        """[(number of tokens, number of the text, piece of it)], cut as toxicity.py does it."""
+        pieces = []
+        for number, text in enumerate(texts):
+            tokens = self.toxicity["cut"](text, self.token)
+            for piece in self.toxicity["cut_up"](tokens, self.run["max_tokens"]):
+                pieces.append((len(piece), number, " ".join(piece)))
+        return pieces
+
+    async def analyze(self, request, body):
+        asked = Asked(body)
+        lowest, languages, answer = asked.lowest, asked.languages, asked.token
+        missing = f"Missing requested_attributes, such as {[*self.labels]}"
+        check(lowest, missing, 400, "NO_REQUESTED_ATTRIBUTES")
+        if not languages:
+            language = protocol.foreign_language(asked.text, self.scripts) or self.languages[0]
+            answer["detectedLanguages"] = languages = [language]
+        known = [each for each in languages if each.lower().split("-")[0] in self.languages]
+        if self.drops or asked.request.get("dropUnsupportedAttributes"):
+            languages = known or languages
+            lowest = {name: lowest[name] for name in lowest if name in self.labels and known}
+        foreign = [each for each in languages if each not in known]
+        protocol.check_supported(lowest, self.labels, foreign)
+        texts, scores = [asked.text[begin:end] for begin, end in asked.spans], {}
+        shares = await self.shares_of(request, texts) if lowest else {}
+        for name, least in lowest.items():
+            if shares[self.labels[name]][0] >= least:
+                scores[name] = asked.scores(shares[self.labels[name]])
+        answer["languages"] = languages
+        return answer | ({"attributeScores": scores} if scores else {})
+
+    async def suggestscore(self, request, body):
+        asked = Asked(body)
+        if self.suggestions and not asked.request.get("doNotStore"):
+            await self.in_turn(request, self.keep, asked.line.encode() + b"\n")
+        return asked.token
+
+    def keep(self, line):
+        """Append a line to the suggestions. Raises Refused: it could not, and nothing of it is."""
+        fcntl.flock(self.file, fcntl.LOCK_EX)  # other workers write, too
+        size, written = os.fstat(self.file).st_size, 0
+        with contextlib.suppress(OSError):
+            written = os.write(self.file, line)
+        if 0 < written < len(line):
+            os.ftruncate(self.file, size)
+        fcntl.flock(self.file, fcntl.LOCK_UN)
+        check(written == len(line), "The suggestion was not kept: there is no room for it", 500)
+
+    async def explain(self, request, body):
+        """Shares of a text, and how far its toxicity falls without each of its words."""
+        text = Asked(b'{"comment": %b}' % body).text
+        words = text.split()
+        words = words if len(words) * len(text) <= MOST_EXPLAINED else []
+        without = [" ".join(words[:n] + words[n + 1 :]) for n in range(len(words))]
+        shares = await self.shares_of(request, [text, *without])
+        whole, *others = shares["toxicity"]
+        falls = [(word, whole - other) for word, other in zip(words, others, strict=True)]
+        return {"shares": {label: of[0] for label, of in shares.items()}, "falls": falls}
+
+    async def batch(self, request, body):
+        """What Google's clients ask at once, an answer for each."""
+        answer = ""
+        for part, path, content in protocol.requests_in(body, request.headers):
+            name = POSTS[path] if path in (ANALYZE, SUGGEST) else "no_method"
+            answer += protocol.part_of_batch(part, *await self.outcome(name, request, content))
+        return Response(answer + "--part--\r\n", media_type="multipart/mixed; boundary=part")
+
+    async def no_method(self, *_):
+        raise Refused(f"A batch may ask for {ANALYZE} and {SUGGEST}", 404)
+
+    async def discovery(self, request, _):
+        return protocol.discovery(request.headers)
+
+    async def healthz(self, *_):
+        return {"status": "ok", "run": self.name, "attributes": [*self.labels]}
+
+    async def model(self, *_):
+        told = {"run": self.name, "date": self.run.get("date")}
+        return told | {"thresholds": self.run.get("thresholds") or {}}
+
+    async def metrics(self, *_):
+        kind = prometheus.CONTENT_TYPE_LATEST
+        return Response(prometheus.generate_latest(self.registry), media_type=kind)
+
+    async def page(self, *_):
+        path = Path(__file__).with_name("serve.html")
+        check(path.is_file(), f"{path.name} is missing beside serve.py", 404)
+        return FileResponse(path)
 
 
-def linger(refusal):
-    """Reads on for a while what waitress refuses: a client that could not send the rest would not
-    see the answer.
+def batches_of(pieces):
+    """Yield lists of pieces, shortest first, that are scored at once."""
+    batch = []
+    for piece in sorted(pieces):
+        if batch and (len(batch) + 1) * piece[0] > AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(piece)
+    yield batch
+
+
+def as_json(code, content):
+    """A Response in ASCII: halves of characters have no other form."""
+    headers = {"Connection": "close"} if code in (408, 413) else {}
+    return Response(json.dumps(content), code, headers, "application/json")
+
+
+async def elsewhere(_, error):
+    refused = Refused(f"There are {', '.join([*POSTS, *GETS])}", error.status_code)
+    return as_json(refused.code, refused.content)
+
+
+class Impatient(H11Protocol):
+    """Ends a connection on which for long no request began: one that says nothing, or a byte at a
+    time, or reads no answer. uvicorn itself would wait for ever.
     """
-    refusal.channel.socket.shutdown(socket.SHUT_WR)
-    refusal.channel.socket.settimeout(1)
-    any(not refusal.channel.socket.recv(2**16) for _ in range(1000))
+
+    def connection_made(self, transport):
+        super().connection_made(transport)
+        self.look(self)
+
+    def look(self, before):
+        if self.cycle is before:  # a request and its answer; None before the first
+            return self.transport.abort()
+        self.timer = self.loop.call_later(ANSWER_SECONDS, self.look, self.cycle)
+
+    def connection_lost(self, error):
+        self.timer.cancel()
+        super().connection_lost(error)
+
+
+def parse_options():
+    parser = ArgumentParser(description=__doc__, formatter_class=RawTextHelpFormatter)
+    parser.add_argument("models", help="folder that a run left")
+    parser.add_argument("--drop-unsupported", action="store_true")
+    texts = {"host": "127.0.0.1", "languages": "en", "origin": ""}
+    numbers = {"port": 8080, "workers": 1, "networks": 0}
+    for name, default in (texts | numbers | {"suggestions": "", "thresholds": ""}).items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+    return parser.parse_args()
 
 
 def main():
     """Answers until Ctrl-C or SIGTERM, and then what was begun."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", help="folder that a run left")
-    options = {
-        "host": "127.0.0.1",
-        "port": 8080,
-        "languages": "en",
-        "networks": 0,
-        "suggestions": "",
-    }
-    for name, default in options.items():
-        parser.add_argument(
-            f"--{name}", type=type(default), default=default, help=f"default: {default or 'none'}"
-        )
-    models, host, port, *others = vars(parser.parse_args()).values()
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, stop := {signal.SIGINT, signal.SIGTERM}
-    )  # until sigwait asks for them
-    task.ErrorTask.finish, utilities.Error.to_response = (
-        linger,
-        lambda error, _: Refused(error.body, error.code).answer,
-    )
-    limits = {"threads": 100, "max_request_body_size": MOST_BYTES + 1, "log_socket_errors": False}
-    limits |= {
-        "trusted_proxy": "*",
-        "trusted_proxy_headers": {"x-forwarded-proto"},
-        "connection_limit": 900,
-    }
-    server = create_server(
-        Application(models, *others), host=host, port=port, ipv6=":" in host, **limits
-    )
-    threading.Thread(target=server.run, daemon=True).start()
-    print(f"http://{server.effective_host}:{server.effective_port}", flush=True)
-    signal.sigwait(stop)
-    server.accepting, task.Task.close_on_finish = False, True
-    server.socket.shutdown(socket.SHUT_RDWR)
-    while any(
-        each.requests or each.request or each.total_outbufs_len
-        for each in [*server.active_channels.values()]
-    ):
-        threading.Event().wait(0.05)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit())
+    options = parse_options()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # connections: 1,024 are few
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        service = Service(options)
+        if options.thresholds:
+            from thresholds import print_thresholds  # not before Service has prepared NumPy
+
+            return print_thresholds(service, options.thresholds)
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        listener = socket.create_server((options.host, options.port), family=family, backlog=2048)
+    except (ValueError, OSError, OverflowError) as error:
+        sys.exit(str(error))
+    # whoever connects inherits it: asyncio does not see that this is TCP
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    print(f"http://{host}:{listener.getsockname()[1]}", flush=True)
+    listen(service, options, listener)
+
+
+def listen(service, options, listener):
+    """Answers on a socket until a signal ends it."""
+    limits = {"timeout_keep_alive": IDLE_SECONDS, "timeout_graceful_shutdown": END_SECONDS}
+    limits |= {"http": Impatient, "ws": "none", "lifespan": "off", "proxy_headers": False}
+    limits |= {"log_config": None, "log_level": "critical", "access_log": False}
+    limits |= {"server_header": False, "headers": [("X-Model-Run", service.name)]}
+    if options.workers < 2:
+        return uvicorn.Server(uvicorn.Config(service.application(), **limits)).run([listener])
+    with tempfile.TemporaryDirectory() as os.environ["PROMETHEUS_MULTIPROC_DIR"]:
+        make = functools.partial(make_application, options)
+        config = uvicorn.Config(make, factory=True, workers=options.workers, **limits)
+        Multiprocess(config, [listener]).run()
+
+
+def make_application(options):
+    """The application of a worker."""
+    return Service(options).application()
 
 
 if __name__ == "__main__":
