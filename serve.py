@@ -48,7 +48,7 @@ GETS = {"/$discovery/rest": "discovery", "/healthz": "healthz", "/model": "model
 GETS |= {"/metrics": "metrics", "/": "page"}
 AT_ONCE = 2048  # tokens, or characters, are scored before another request has its turn
 MOST_EXPLAINED = 100_000  # characters: a text's, once for each of its words
-ANSWER_SECONDS, IDLE_SECONDS, END_SECONDS = 300, 60, 20
+ANSWER_SECONDS, IDLE_SECONDS, END_SECONDS, READ_SECONDS = 300, 60, 20, 10
 
 
 class Service:
@@ -67,15 +67,14 @@ class Service:
             self.name = self.run["run"]
         except Exception as error:
             raise ValueError(f"{models} is no folder models/ that a run left: {error}") from None
-        known = self.score([])
-        self.labels = {name: label for name, label in protocol.LABELS.items() if label in known}
+        self.labels = protocol.labels_in(self.score([]))
         self.languages, self.origins = options.languages.split(","), options.origin.split(",")
         self.drops, self.suggestions = options.drop_unsupported, options.suggestions
         if self.suggestions:
             self.file = os.open(self.suggestions, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             if os.path.isfile(self.suggestions):  # an older one, too
                 os.fchmod(self.file, 0o600)
-        self.turn, self.thread = asyncio.Lock(), ThreadPoolExecutor(1)
+        self.turn, self.lane, self.thread = asyncio.Lock(), asyncio.Lock(), ThreadPoolExecutor(1)
         self.registry = own = prometheus.CollectorRegistry()
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the metrics of all workers lie there
             MultiProcessCollector(self.registry)
@@ -106,7 +105,7 @@ class Service:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 if body is None:
-                    self.check_origin(request.headers)
+                    protocol.check_origin(request.headers, self.origins)
                     body = await protocol.body_of(request)
                 content = await getattr(self, name)(request, body)
         except Exception as error:
@@ -115,32 +114,29 @@ class Service:
         self.seconds.labels(name, kind).observe(time.perf_counter() - begun)
         return code, content
 
-    def check_origin(self, headers):
-        """Raises Refused: the page that asks is neither this server's nor one of --origin."""
-        origin, host = headers.get("origin"), headers.get("host")
-        known = not origin or {origin, "*"} & {*self.origins} or origin.partition("://")[2] == host
-        check(known, "Pages of this origin may not ask here; --origin names those that may", 403)
-
-    async def in_turn(self, request, work, *arguments):
-        """work(*arguments), in the thread that scores, after those who asked before.
+    async def in_turn(self, request, work, argument, lane=None):
+        """work(argument), in the thread that scores, after those who asked before.
 
         Raises ClientDisconnect: the client is gone by then.
         """
-        async with self.turn:
+        async with lane or contextlib.nullcontext(), self.turn:
             if await request.is_disconnected():
                 raise ClientDisconnect
-            return await asyncio.get_running_loop().run_in_executor(self.thread, work, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(self.thread, work, argument)
 
     async def shares_of(self, request, texts):
-        """{label: shares of the texts}; between parts of long ones others have their turns."""
+        """{label: shares of the texts}. Long ones queue in a lane of their own, part by part, so
+        that a short one waits for one part at most, however many they are.
+        """
         size = sum(map(len, texts))
         self.characters.inc(size)
         if size <= AT_ONCE:
             return await self.in_turn(request, self.score, texts)
         shares = {label: [0] * len(texts) for label in self.labels.values()}
-        for batch in batches_of(await self.in_turn(request, self.pieces_of, texts)):
+        pieces = await self.in_turn(request, self.pieces_of, texts, self.lane)
+        for batch in batches_of(pieces):
             _, numbers, parts = zip(*batch, strict=True)
-            scores = await self.in_turn(request, self.score, parts)
+            scores = await self.in_turn(request, self.score, parts, self.lane)
             for label, highest in shares.items():
                 for number, share in zip(numbers, scores[label], strict=True):
                     highest[number] = max(highest[number], share)
@@ -259,8 +255,8 @@ async def elsewhere(_, error):
 
 
 class Impatient(H11Protocol):
-    """Ends a connection on which for long no request began: one that says nothing, or a byte at a
-    time, or reads no answer. uvicorn itself would wait for ever.
+    """Ends a connection on which for long no request began, since it says nothing, or a byte at a
+    time, and one that does not read its answer. uvicorn itself would wait for ever.
     """
 
     def connection_made(self, transport):
@@ -275,6 +271,14 @@ class Impatient(H11Protocol):
     def connection_lost(self, error):
         self.timer.cancel()
         super().connection_lost(error)
+
+    def pause_writing(self):
+        super().pause_writing()
+        self.unread = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self):
+        self.unread.cancel()
+        super().resume_writing()
 
 
 def parse_options():
