@@ -248,6 +248,7 @@ def requests_in(body, headers):
     check(len(parts) <= MOST_PARTS, f"A batch has at most {MOST_PARTS} requests")
     for part in parts:
         head, _, request = part.decode("latin-1").partition("\n\n")
+        head = re.sub(r"\n[ \t]+", " ", head)  # long lines are folded
         name = re.search(r"(?i)\ncontent-id:\s*<?([^>\n]*)", head)
         path = re.match(r"\s*POST\s+([^\s?]*)", request)
         content = request.partition("\n\n")[2].encode("latin-1")
