@@ -26,12 +26,14 @@ import googleapiclient.errors
 import kernel
 import perspective.blocking
 import pytest
+from pytest import approx
 
 ROOT = Path(__file__).parents[1]
 ANALYZE, SUGGEST = "/v1alpha1/comments:analyze", "/v1alpha1/comments:suggestscore"
 # the reference's, with its spans
 EXAMPLE = "What kind of idiot name is foo? Sorry, I like your name."
 HEAD = f"POST {ANALYZE} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n".encode()
+LANGUAGE = "LANGUAGE_NOT_SUPPORTED_BY_ATTRIBUTE"
 LABELS = {"PROFANITY": "obscene", "SEXUALLY_EXPLICIT": "sexual_explicit"}  # as README says
 for name in "TOXICITY SEVERE_TOXICITY IDENTITY_ATTACK INSULT THREAT".split():
     LABELS[name] = name.lower()
@@ -85,11 +87,22 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(models_dir, tmp_path_factory):
-    server = Server(models_dir, tmp_path_factory.mktemp("server"), "--suggestions", "suggestions")
-    yield server
-    assert server.stop() == 0
-    assert server.log.read_text() == "", "no text, no traceback"
+def serve(models_dir, tmp_path_factory):
+    """A server with these options, which in the end stops, and wrote nothing."""
+    servers = []
+
+    def start(*options):
+        servers.append(Server(models_dir, tmp_path_factory.mktemp("server"), *options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        assert (server.stop(), server.log.read_text()) == (0, ""), "no text, no traceback"
+
+
+@pytest.fixture(scope="module")
+def server(serve):
+    return serve("--suggestions", "suggestions")
 
 
 @pytest.fixture(scope="module")
@@ -121,12 +134,6 @@ def all_of(client):
     return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-def refusal_of(client):
-    """Status and content of what comes on a connection."""
-    head, _, body = all_of(client).partition(b"\r\n\r\n")
-    return int(head.split()[1]), json.loads(body)
-
-
 def is_refused(answer, code, error_type="INVALID_REQUEST", status="INVALID_ARGUMENT"):
     """Whether this is an error in Perspective's form; its message."""
     error = answer[1]["error"]
@@ -137,7 +144,7 @@ def is_refused(answer, code, error_type="INVALID_REQUEST", status="INVALID_ARGUM
 
 def test_the_example_of_the_reference(server, score):
     def share(text):
-        return {"value": pytest.approx(score(text)["toxicity"]), "type": "PROBABILITY"}
+        return {"value": approx(score(text)["toxicity"]), "type": "PROBABILITY"}
 
     asked = request(EXAMPLE, languages=["en"], spanAnnotations=True)
     spans = [
@@ -152,16 +159,13 @@ def test_the_example_of_the_reference(server, score):
 def test_every_attribute_is_the_label_of_its_name(server, score):
     names = LABELS | {f"{name}_EXPERIMENTAL": label for name, label in LABELS.items()}
     del names["SEXUALLY_EXPLICIT_EXPERIMENTAL"]
-    scores, expected = server.analyze("the idiot cat!", *names)[1]["attributeScores"], {}
-    for name, label in names.items():
-        expected[name] = pytest.approx(score("the idiot cat!")[label])
-    assert {name: scores[name]["summaryScore"]["value"] for name in scores} == expected
-    assert {*server.ask(None, "/healthz", "GET")[1]["attributes"]} == {*names}
-
-
-def test_without_spans_the_whole_comment_is_the_span(server):
-    share, spans = toxicity_of(server.analyze("the cat. idiot!"))
-    assert spans == {(0, 15): share}
+    _, answer = server.analyze("the idiot cat!", *names)
+    for name, each in answer["attributeScores"].items():
+        share = each["summaryScore"]["value"]
+        assert share == approx(score("the idiot cat!")[names[name]])
+    told = server.ask(None, "/healthz", "GET")[1]["attributes"]
+    assert [*answer["attributeScores"]] == [*names]
+    assert {*told} == {*names}
 
 
 @pytest.mark.parametrize(
@@ -180,65 +184,57 @@ def test_spans_are_sentences_in_units_of_utf16(server, text, spans):
 def test_what_a_reader_of_the_page_does_not_see_is_not_scored(server, score):
     page = '<p class="idiot">the cat.</p><script>cat</script> Id<b>i</b><!-- -->ot<br>cat<style>a'
     asked = request(page, spanAnnotations=True)
-    plain, _ = toxicity_of(server.ask(asked))
     asked["comment"]["type"] = "HTML"
     share, spans = toxicity_of(server.ask(asked))
-    assert share == pytest.approx(score("the cat. Idiot cat")["toxicity"])
+    assert share == approx(score("the cat. Idiot cat")["toxicity"])
     seen = [page[begin:end] for begin, end in spans]
     assert seen == ["the cat.", "Id<b>i</b><!-- -->ot<br>cat"]
-    assert plain == pytest.approx(score(page)["toxicity"]) != share
 
 
 def test_what_lies_below_its_threshold_is_left_out(server, score):
     share = score("the cat")["toxicity"]
-    for least, told in ((share + 1e-6, ["INSULT"]), (share - 1e-6, ["INSULT", "TOXICITY"])):
+    for least in (share - 1e-6, share + 1e-6):
         wish = {"scoreType": "PROBABILITY", "scoreThreshold": least}
-        asked = request("the cat", requestedAttributes={"INSULT": {}, "TOXICITY": wish})
-        assert [*server.ask(asked)[1]["attributeScores"]] == told
-    asked["requestedAttributes"] = {"TOXICITY": {"scoreThreshold": 1}}
-    assert server.ask(asked) == (200, {"languages": ["en"], "detectedLanguages": ["en"]})
+        _, answer = server.analyze("the cat", requestedAttributes={"TOXICITY": wish})
+        assert ("attributeScores" in answer) == (least < share)
+    assert answer == {"languages": ["en"], "detectedLanguages": ["en"]}
 
 
 def test_fields_that_do_not_matter_are_accepted_and_the_token_comes_back(server):
     others = {"context": {"entries": [{"text": "x"}]}, "doNotStore": True, "sessionId": "1"}
     for token in ("a token", 5, 1.5, 2**60 + 1):
-        status, answer = server.analyze("a", languages="en-GB", clientToken=token, **others)
-        assert (status, answer["languages"]) == (200, ["en-GB"])
-        assert repr(answer["clientToken"]) == repr(token)
+        _, answer = server.analyze("a", languages="en-GB", clientToken=token, **others)
+        told = answer["languages"], repr(answer["clientToken"])
+        assert told == (["en-GB"], repr(token))
     assert server.analyze("a", requestedAttributes={"THREAT": None})[0] == 200
 
 
 def test_errors_are_those_of_perspective(server):
     assert "non-empty" in is_refused(server.analyze(" \n"), 400, "COMMENT_EMPTY")
-    is_refused(server.ask({"requestedAttributes": {"TOXICITY": {}}}), 400, "COMMENT_EMPTY")
-    is_refused(server.ask({"comment": {"text": "<b></b>", "type": "HTML"}}), 400, "COMMENT_EMPTY")
     is_refused(server.ask({"comment": {"text": "a"}}), 400, "NO_REQUESTED_ATTRIBUTES")
     message = is_refused(server.analyze("a", "FLIRTATION"), 400)
     assert message.startswith("Unknown requested attribute: FLIRTATION")
-    assert "SEXUALLY_EXPLICIT" in message
     refused = server.analyze("a", "INSULT", languages=["und"])
-    message = is_refused(refused, 400, "LANGUAGE_NOT_SUPPORTED_BY_ATTRIBUTE")
+    message = is_refused(refused, 400, LANGUAGE)
     assert message == "Attribute INSULT does not support request languages: und"
-    asked = request("a", requestedAttributes={"INSULT": {"scoreType": "PERCENTILE"}})
-    assert "PERCENTILE" in is_refused(server.ask(asked), 400)
+    refused = server.analyze("a", requestedAttributes={"INSULT": {"scoreType": "PERCENTILE"}})
+    assert "PERCENTILE" in is_refused(refused, 400)
 
 
 def test_a_text_in_letters_that_were_not_learned_is_in_another_language(server):
     refused = server.analyze("Привет, the idiot, как дела?", "THREAT")
-    is_refused(refused, 400, "LANGUAGE_NOT_SUPPORTED_BY_ATTRIBUTE")
+    is_refused(refused, 400, LANGUAGE)
     (details,) = refused[1]["error"]["details"]
     expected = {"attribute": "THREAT", "detectedLanguages": ["ru"]}
     assert details["languageNotSupportedByAttributeError"] == expected
     assert server.analyze("Привет", languages=["en"])[1]["languages"] == ["en"]
-    for text in ("You are an idiot, привет", "😂!", "𝐲𝐨𝐮 𝐢𝐝𝐢𝐨𝐭", "ｃａｔ"):
+    for text in ("You are an idiot, привет", "😂!", "𝐲𝐨𝐮 𝐢𝐝𝐢𝐨𝐭"):
         assert server.analyze(text)[1]["detectedLanguages"] == ["en"]
 
 
-@pytest.mark.parametrize("letter", ["a", "é", "😂"])
-def test_a_comment_has_at_most_20480_bytes(server, letter):
-    text = letter * (20_480 // len(letter.encode()))
-    assert server.analyze(text)[0] == 200
-    is_refused(server.analyze(text + "a"), 400, "COMMENT_TOO_LONG")
+def test_a_comment_has_at_most_20480_bytes(server):
+    assert server.analyze("😂" * 5120)[0] == 200
+    is_refused(server.analyze("😂" * 5120 + "a"), 400, "COMMENT_TOO_LONG")
 
 
 OTHER_FORMS = """
@@ -267,9 +263,8 @@ OTHER_FORMS = [
 
 
 @pytest.mark.parametrize("body", OTHER_FORMS, ids=range(len(OTHER_FORMS)))
-@pytest.mark.parametrize("path", [ANALYZE, SUGGEST])
-def test_a_body_of_another_form_is_refused(server, body, path):
-    is_refused(server.ask(body, path), 400)
+def test_a_body_of_another_form_is_refused(server, body):
+    is_refused(server.ask(body), 400)
 
 
 def test_a_body_of_more_than_256_kib_is_refused(server):
@@ -281,12 +276,10 @@ def test_a_body_of_more_than_256_kib_is_refused(server):
     packed = {"Content_Encoding": "gzip"}  # as Google's Java client sends all
     assert server.ask(gzip.compress(largest), **packed)[0] == 200
     is_refused(server.ask(gzip.compress(b" " * 10**8), **packed), 413)
-    is_refused(server.ask(gzip.compress(largest)[:-1], **packed), 400)
 
 
 def test_http_without_a_length_and_what_is_no_http(server):
-    is_refused(refusal_of(server.socket(HEAD + b"\r\n")), 400)
-    for sent in (HEAD + b"Content-Length: -1\r\n\r\n", b"idiot\r\n\r\n"):
+    for sent in (HEAD + b"\r\n", HEAD + b"Content-Length: -1\r\n\r\n", b"idiot\r\n\r\n"):
         assert all_of(server.socket(sent)).startswith(b"HTTP/1.1 400")
     content = json.dumps(request("the cat")).encode()
     chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content)
@@ -297,50 +290,42 @@ def test_http_without_a_length_and_what_is_no_http(server):
 def test_other_places_and_methods(server):
     elsewhere = server.ask(None, "/v1alpha1/comments", "GET")
     assert ANALYZE in is_refused(elsewhere, 404, status="NOT_FOUND")
-    for body, *place in ((None, ANALYZE, "GET"), ({}, "/healthz", "POST"), ({}, SUGGEST, "PUT")):
+    for body, *place in ((None, ANALYZE, "GET"), ({}, "/healthz", "POST")):
         is_refused(server.ask(body, *place), 405, status="UNIMPLEMENTED")
     answer, body = server.send(None, "/healthz", "HEAD")
     assert (answer.status, body, answer.headers["X-Model-Run"]) == (200, b"", "0123abcdef")
     assert server.ask(None, "/model", "GET")[1]["run"] == "0123abcdef"
 
 
-def test_pages_of_other_origins_are_refused_but_those_that_are_named(models_dir, tmp_path):
-    server = Server(models_dir, tmp_path, "--origin", "https://a.example,https://b.example")
+def test_pages_of_other_origins_are_refused_but_those_that_are_named(serve):
+    server, named = serve("--origin", "https://a.example,https://b.example"), "https://b.example"
     for origin in ("null", "https://c.example", "https://b.example.c.example"):
         is_refused(server.ask({}, Origin=origin), 403, status="PERMISSION_DENIED")
     assert server.ask(request("a"), Origin=server.address)[0] == 200
-    wish = {"Access_Control_Request_Method": "POST", "Origin": "https://b.example"}
-    for asked, method in ((None, "OPTIONS"), (request("a"), "POST")):
-        answer, _ = server.send(asked, method=method, **wish)
-        assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (
-            200,
-            wish["Origin"],
+    for method in ("OPTIONS", "POST"):
+        answer, _ = server.send(
+            request("a"), method=method, Origin=named, Access_Control_Request_Method="POST"
         )
-    assert server.stop() == 0
+        assert answer.headers["Access-Control-Allow-Origin"] == named and answer.status == 200
 
 
 def test_suggestions_are_kept_for_the_owner_alone(server):
-    suggested = {  # like the reference's example
-        "comment": {"text": "Get busy living, or get busy dying."},
-        "attributeScores": {"TOXICITY": {"summaryScore": {"value": 0}}},
-        "clientToken": "comment-53922",
-    }
-    expected = 200, {"clientToken": "comment-53922"}
-    assert server.ask(suggested, SUGGEST) == expected
-    assert server.ask(suggested | {"doNotStore": True}, SUGGEST) == expected
+    scores = {"TOXICITY": {"summaryScore": {"value": 0}}}
+    suggested = {"comment": {"text": "é\n"}, "attributeScores": scores, "clientToken": "t"}
+    for more in ({}, {"doNotStore": True}):
+        assert server.ask(suggested | more, SUGGEST) == (200, {"clientToken": "t"})
     is_refused(server.ask({"clientToken": "x"}, SUGGEST), 400, "COMMENT_EMPTY")
     kept = server.log.parent / "suggestions"
     (line,) = kept.read_text().splitlines()
     assert (json.loads(line), kept.stat().st_mode & 0o777) == (suggested, 0o600)
 
 
-def test_a_suggestion_that_has_no_room_is_an_error_and_leaves_no_half_line(models_dir, tmp_path):
-    server, long = Server(models_dir, tmp_path, "--suggestions", "kept"), request("a" * 500)
+def test_a_suggestion_that_has_no_room_is_an_error_and_leaves_no_half_line(serve):
+    server, long = serve("--suggestions", "kept"), request("a" * 500)
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1000, 1000))
     codes = [server.ask(each, SUGGEST)[0] for each in (long, long, request("a"))]
-    kept = (tmp_path / "kept").read_text().splitlines()
+    kept = (server.log.parent / "kept").read_text().splitlines()
     assert (codes, [*map(json.loads, kept)]) == ([200, 500, 200], [long, request("a")])
-    assert server.stop() == 0
 
 
 @pytest.fixture(scope="module")
@@ -354,12 +339,11 @@ def google(server):
 def test_googles_client(google, score):
     answer = google.comments().analyze(body=request(EXAMPLE, "TOXICITY", "THREAT")).execute()
     share = answer["attributeScores"]["THREAT"]["summaryScore"]["value"]
-    assert share == pytest.approx(score(EXAMPLE)["threat"])
+    assert share == approx(score(EXAMPLE)["threat"])
     suggestion = google.comments().suggestscore(body=request("a", clientToken="t"))
     assert suggestion.execute() == {"clientToken": "t"}
-    with pytest.raises(googleapiclient.errors.HttpError, match="400.*COMMENT_EMPTY") as error:
+    with pytest.raises(googleapiclient.errors.HttpError, match="400.*COMMENT_EMPTY"):
         google.comments().analyze(body=request("")).execute()
-    assert error.value.reason == "Comment must be non-empty."
 
 
 def test_a_batch_of_googles_client(google, server, score):
@@ -370,10 +354,10 @@ def test_a_batch_of_googles_client(google, server, score):
     batch.execute()
     for text in texts[:2]:
         share, _ = toxicity_of(answers[text][:1] * 2)
-        assert share == pytest.approx(score(text)["toxicity"])
-    assert answers[""][1].status_code == 400 and "COMMENT_EMPTY" in str(answers[""][1])
-    for kind in ("multipart/mixed; boundary=b", "text/plain"):
-        is_refused(server.ask(b"--b\r\n\r\n" * 2000, "/batch", Content_Type=kind), 400)
+        assert share == approx(score(text)["toxicity"])
+    assert "COMMENT_EMPTY" in str(answers[""][1])
+    kind = "multipart/mixed; boundary=b"
+    is_refused(server.ask(b"--b\r\n\r\n" * 2000, "/batch", Content_Type=kind), 400)
 
 
 def test_pypis_perspectiveapi_by_its_address_alone(server, score, monkeypatch):
@@ -384,11 +368,8 @@ def test_pypis_perspectiveapi_by_its_address_alone(server, score, monkeypatch):
     monkeypatch.setattr(perspective.blocking.Client, "post", post)
     client = perspective.blocking.Perspective("a key")
     attributes = perspective.blocking.Attribute
-    scores = client.score(EXAMPLE, [attributes.INSULT, attributes.SEXUALLY_EXPLICIT])
-    expected = score(EXAMPLE)
-    assert scores.insult == pytest.approx(expected["insult"])
-    assert scores.sexually_explicit == pytest.approx(expected["sexual_explicit"])
-    assert scores.toxicity is None
+    scores = client.score(EXAMPLE, [attributes.SEXUALLY_EXPLICIT])
+    assert scores.sexually_explicit == approx(score(EXAMPLE)["sexual_explicit"])
 
 
 def test_the_address_that_a_proxy_tells(server):
@@ -397,27 +378,23 @@ def test_the_address_that_a_proxy_tells(server):
     assert document["rootUrl"] == "https://comments.example/"
 
 
-def test_what_is_not_supported_is_dropped_where_the_request_or_the_server_says_so(
-    server, models_dir, tmp_path
-):
+def test_what_is_not_supported_is_dropped_where_request_or_server_says_so(server, serve):
     asked = request("the cat", "TOXICITY", "FLIRTATION", languages=["en", "fr"])
-    dropping = Server(models_dir, tmp_path, "--drop-unsupported")
-    says = {"dropUnsupportedAttributes": True}
-    for status, answer in (server.ask(asked | says), dropping.ask(asked)):
+    says = asked | {"dropUnsupportedAttributes": True}
+    for status, answer in (server.ask(says), serve("--drop-unsupported").ask(asked)):
         assert (status, [*answer["attributeScores"]]) == (200, ["TOXICITY"])
         assert answer["languages"] == ["en"]
-    assert server.ask(asked | says | {"languages": ["fr"]}) == (200, {"languages": ["fr"]})
-    assert dropping.stop() == 0
+    assert server.ask(says | {"languages": ["fr"]}) == (200, {"languages": ["fr"]})
 
 
 def test_explain_tells_each_word_in_its_order(server, score):
-    status, told = server.ask({"text": "the idiot  the\ncat!"}, "/explain")
-    without = ["the idiot the cat!", "idiot the cat!", "the the cat!", "the idiot cat!"]
-    whole, *others = score([*without, "the idiot the"])["toxicity"]
-    falls = [whole - other for other in others]
-    assert (status, told["shares"]) == (200, pytest.approx(score(without[0]), abs=1e-6))
-    assert [word for word, _ in told["falls"]] == ["the", "idiot", "the", "cat!"]
-    assert [fall for _, fall in told["falls"]] == pytest.approx(falls, abs=1e-6)
+    _, told = server.ask({"text": "the idiot  the\ncat!"}, "/explain")
+    texts = "the idiot the cat!\nidiot the cat!\nthe the cat!\nthe idiot cat!\nthe idiot the"
+    whole, *others = score(texts.splitlines())["toxicity"]
+    words, falls = zip(*told["falls"], strict=True)
+    assert words == ("the", "idiot", "the", "cat!")
+    assert falls == approx([whole - other for other in others], abs=1e-6)
+    assert len(told["shares"]) == 7 and told["shares"]["toxicity"] == approx(whole, abs=1e-6)
     assert server.ask({"text": "the cat " * 2000}, "/explain")[1]["falls"] == []
     is_refused(server.ask({"text": ""}, "/explain"), 400, "COMMENT_EMPTY")
 
@@ -425,9 +402,9 @@ def test_explain_tells_each_word_in_its_order(server, score):
 @pytest.mark.parametrize("text", ["the idiot cat! " * 1_300, "!?" * 10_240, "x.é " * 4_000])
 def test_a_long_text_is_scored_in_parts_as_toxicity_py_would(server, score, text):
     share, spans = toxicity_of(server.analyze(text, spanAnnotations=True))
-    assert share == pytest.approx(score(text)["toxicity"])
+    assert share == approx(score(text)["toxicity"])
     (begin, end), last = [*spans.items()][-1]
-    assert last == pytest.approx(score(text[begin:end])["toxicity"])
+    assert last == approx(score(text[begin:end])["toxicity"])
 
 
 def test_short_comments_pass_long_ones_and_those_of_who_left_are_given_up(server):
@@ -444,8 +421,8 @@ def test_short_comments_pass_long_ones_and_those_of_who_left_are_given_up(server
         assert time.monotonic() < end
 
 
-def test_what_was_begun_is_answered_after_sigterm(models_dir, tmp_path):
-    server = Server(models_dir, tmp_path)
+def test_what_was_begun_is_answered_after_sigterm(serve):
+    server = serve()
     body = raw(json.dumps(request("the cat idiot " * 1_400)).encode())
     half, *begun = [server.socket(sent) for sent in (body[:-5], body, body, body)]
     server.analyze("a")  # so that all of these have been read
@@ -454,7 +431,6 @@ def test_what_was_begun_is_answered_after_sigterm(models_dir, tmp_path):
     half.sendall(body[-5:])
     for client in (half, *begun):
         assert b"summaryScore" in all_of(client)
-    assert server.stop() == 0
 
 
 def test_a_fault_of_the_server_tells_no_text(models_dir, tmp_path):
@@ -471,10 +447,10 @@ def test_a_fault_of_the_server_tells_no_text(models_dir, tmp_path):
     assert server.log.read_text() == "analyze failed: KeyError\n"
 
 
-def test_who_does_nothing_or_drips_costs_the_others_little_and_hinders_no_end(models_dir, tmp_path):
+def test_who_does_nothing_or_drips_costs_the_others_little_and_hinders_no_end(serve):
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    server, stop, clients = Server(models_dir, tmp_path), threading.Event(), []
+    server, stop, clients = serve(), threading.Event(), []
 
     def a_second():
         answered, end = 0, time.monotonic() + 3
@@ -498,20 +474,16 @@ def test_who_does_nothing_or_drips_costs_the_others_little_and_hinders_no_end(mo
         begun = time.monotonic()
         assert server.stop() == 0 and time.monotonic() - begun < 30
         stop.set()
-    assert server.log.read_text() == ""
 
 
-def test_several_processes_answer_side_by_side_and_count_together(models_dir, score, tmp_path):
-    server = Server(models_dir, tmp_path, "--workers", "2")
+def test_several_processes_answer_side_by_side_and_count_together(serve, score):
+    server = serve("--workers", "2")
     texts = [" ".join(words) for words in itertools.permutations(["the", "cat!", "idiot", "house"])]
     with ThreadPoolExecutor(8) as clients:
         shares = [toxicity_of(answer)[0] for answer in clients.map(server.analyze, texts * 4)]
-    assert shares == pytest.approx(score(texts)["toxicity"] * 4, abs=1e-6)
-    server.analyze("")
+    assert shares == approx(score(texts)["toxicity"] * 4, abs=1e-6)
     assert server.metric('comments_seconds_count{method="analyze",outcome="OK"}') == 96
-    assert server.metric('comments_seconds_count{method="analyze",outcome="COMMENT_EMPTY"}') == 1
     assert server.metric("comments_characters_total") == 96 * len(texts[0])
-    assert (server.stop(), server.log.read_text()) == (0, "")
 
 
 def run(*arguments):
@@ -530,19 +502,16 @@ def test_thresholds_that_flag_as_many_as_perspectives(models_dir, score, tmp_pat
     words = itertools.product(["the", "cat!", "idiot", "house"], repeat=4)
     texts = [" ".join(each) for each in words]
     shares = score(texts)["insult"]
-    theirs = [
-        sorted(shares).index(share) / 256 for share in shares
-    ]  # as ours rank, 0.5 and up half
+    theirs = [sorted(shares).index(share) / 256 for share in shares]  # ranked as ours are
+    answers = [("comment_text", "INSULT"), *zip(texts, theirs, strict=True), ("not asked", "")]
     with (tmp_path / "answers.csv").open("w", newline="") as file:
-        csv.writer(file).writerow(["comment_text", "INSULT"])
-        csv.writer(file).writerows([*zip(texts, theirs, strict=True), ("not asked", "")])
+        csv.writer(file).writerows(answers)
     done = run(models_dir, "--thresholds", tmp_path / "answers.csv")
-    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("INSULT")]
-    for row, threshold in zip(rows, (0.5, 0.7, 0.8, 0.9), strict=True):
-        flagged = sum(share >= threshold for share in theirs)
-        assert row[1:3] == [str(threshold), str(flagged)] and row[-1] == str(flagged)
-        ours, low, high = float(row[3]), float(row[4]), float(row[6])
-        assert low <= ours == pytest.approx(sorted(shares)[-flagged], abs=6e-4) and ours <= high
+    *_, at_half, _, _, _ = done.stdout.splitlines()
+    name, _, flagged, ours, low, _, high, both = at_half.split()
+    assert (name, flagged, both) == ("INSULT", "128", "128")
+    assert approx(float(ours), abs=6e-4) == sorted(shares)[128]
+    assert low <= ours <= high
 
 
 def test_it_needs_what_requirements_serve_txt_names_and_nothing_else(models_dir):
