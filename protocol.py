@@ -34,6 +34,7 @@ SERVICE = """{"name": "commentanalyzer", "servicePath": "", "batchPath": "batch"
 MOST_BYTES, MOST_TEXT_BYTES = 2**18, 20_480  # of a body, and of the comment in it
 MOST_READ = 2**23  # of a refused body: who could not send it all would see no answer
 BODY_SECONDS = 20
+MOST_SPANS = 1000  # of a comment
 MOST_PARTS = 1000  # of a batch: no more come from Google's clients
 TOO_LONG = f"A body, unfolded, has at most {MOST_BYTES:,} bytes"
 STATUSES = {403: "PERMISSION_DENIED", 404: "NOT_FOUND", 405: "UNIMPLEMENTED"}
@@ -75,6 +76,13 @@ def refusal_of(error, name):
     # of the error its name alone, since its words may be those of a comment
     print(f"{name} failed: {type(error).__name__}", file=sys.stderr, flush=True)
     return Refused("The server failed", 500, "FAILED")
+
+
+def check_origin(headers, origins):
+    """Raises Refused: the page that asks is neither of this server nor of one of the origins."""
+    origin, host = headers.get("origin"), headers.get("host")
+    known = not origin or {origin, "*"} & {*origins} or origin.partition("://")[2] == host
+    check(known, "Pages of this origin may not ask here; --origin names those that may", 403)
 
 
 async def body_of(request):
@@ -151,8 +159,12 @@ class Asked:
     @functools.cached_property
     def spans(self):
         """Where the text, and then its sentences, if asked for, begin and end in it."""
-        sentences = SENTENCE.finditer(self.text) if self.request.get("spanAnnotations") else []
-        return [(0, len(self.text)), *(sentence.span() for sentence in sentences)]
+        spans = [(0, len(self.text))]
+        if self.request.get("spanAnnotations"):
+            spans += [sentence.span() for sentence in SENTENCE.finditer(self.text)]
+        if len(spans) > MOST_SPANS:  # the last one takes the rest
+            spans[MOST_SPANS:] = [(spans[MOST_SPANS][0], spans[-1][1])]
+        return spans
 
     @functools.cached_property
     def ends(self):
@@ -198,6 +210,11 @@ def without_tags(text):
     return seen, places
 
 
+def labels_in(scores):
+    """{attribute: label} of those that there are scores of."""
+    return {name: label for name, label in LABELS.items() if label in scores}
+
+
 def scripts_of(text):
     """How many letters of each script a text has, Counter."""
     scripts = Counter()
@@ -231,6 +248,7 @@ def requests_in(body, headers):
     check(len(parts) <= MOST_PARTS, f"A batch has at most {MOST_PARTS} requests")
     for part in parts:
         head, _, request = part.decode("latin-1").partition("\n\n")
+        head = re.sub(r"\n[ \t]+", " ", head)  # long lines are folded
         name = re.search(r"(?i)\ncontent-id:\s*<?([^>\n]*)", head)
         path = re.match(r"\s*POST\s+([^\s?]*)", request)
         content = request.partition("\n\n")[2].encode("latin-1")

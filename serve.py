@@ -46,9 +46,10 @@ from protocol import ANALYZE, SUGGEST, Asked, Refused, check
 POSTS = {ANALYZE: "analyze", SUGGEST: "suggestscore", "/explain": "explain", "/batch": "batch"}
 GETS = {"/$discovery/rest": "discovery", "/healthz": "healthz", "/model": "model"}
 GETS |= {"/metrics": "metrics", "/": "page"}
+SHORT = 256  # characters are scored here: to wake the thread would take a third as long again
 AT_ONCE = 2048  # tokens, or characters, are scored before another request has its turn
 MOST_EXPLAINED = 100_000  # characters: a text's, once for each of its words
-ANSWER_SECONDS, IDLE_SECONDS, END_SECONDS = 300, 60, 20
+ANSWER_SECONDS, IDLE_SECONDS, END_SECONDS, READ_SECONDS = 300, 60, 20, 10
 
 
 class Service:
@@ -67,15 +68,14 @@ class Service:
             self.name = self.run["run"]
         except Exception as error:
             raise ValueError(f"{models} is no folder models/ that a run left: {error}") from None
-        known = self.score([])
-        self.labels = {name: label for name, label in protocol.LABELS.items() if label in known}
+        self.labels = protocol.labels_in(self.score([]))
         self.languages, self.origins = options.languages.split(","), options.origin.split(",")
         self.drops, self.suggestions = options.drop_unsupported, options.suggestions
         if self.suggestions:
             self.file = os.open(self.suggestions, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             if os.path.isfile(self.suggestions):  # an older one, too
                 os.fchmod(self.file, 0o600)
-        self.turn, self.thread = asyncio.Lock(), ThreadPoolExecutor(1)
+        self.turn, self.lane, self.thread = asyncio.Lock(), asyncio.Lock(), ThreadPoolExecutor(1)
         self.registry = own = prometheus.CollectorRegistry()
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the metrics of all workers lie there
             MultiProcessCollector(self.registry)
@@ -101,12 +101,12 @@ class Service:
         return content if isinstance(content, Response) else as_json(code, content)
 
     async def outcome(self, name, request, body=None):
-        """Status and content of an answer, which are counted. body: of a part of a batch."""
+        # status and content of an answer, which are counted; body: of a part of a batch
         begun, code, kind = time.perf_counter(), 200, "OK"
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 if body is None:
-                    self.check_origin(request.headers)
+                    protocol.check_origin(request.headers, self.origins)
                     body = await protocol.body_of(request)
                 content = await getattr(self, name)(request, body)
         except Exception as error:
@@ -115,32 +115,32 @@ class Service:
         self.seconds.labels(name, kind).observe(time.perf_counter() - begun)
         return code, content
 
-    def check_origin(self, headers):
-        """Raises Refused: the page that asks is neither this server's nor one of --origin."""
-        origin, host = headers.get("origin"), headers.get("host")
-        known = not origin or {origin, "*"} & {*self.origins} or origin.partition("://")[2] == host
-        check(known, "Pages of this origin may not ask here; --origin names those that may", 403)
-
-    async def in_turn(self, request, work, *arguments):
-        """work(*arguments), in the thread that scores, after those who asked before.
+    async def in_turn(self, request, work, argument, lane=None):
+        """work(argument), in the thread that scores, after those who asked before.
 
         Raises ClientDisconnect: the client is gone by then.
         """
-        async with self.turn:
+        async with lane or contextlib.nullcontext(), self.turn:
             if await request.is_disconnected():
                 raise ClientDisconnect
-            return await asyncio.get_running_loop().run_in_executor(self.thread, work, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(self.thread, work, argument)
 
     async def shares_of(self, request, texts):
-        """{label: shares of the texts}; between parts of long ones others have their turns."""
+        """{label: shares of the texts}. Long ones queue in a lane of their own, part by part, so
+        that a short one waits for one part at most, however many they are.
+        """
         size = sum(map(len, texts))
         self.characters.inc(size)
+        if size <= SHORT:
+            async with self.turn:
+                return self.score(texts)
         if size <= AT_ONCE:
             return await self.in_turn(request, self.score, texts)
         shares = {label: [0] * len(texts) for label in self.labels.values()}
-        for batch in batches_of(await self.in_turn(request, self.pieces_of, texts)):
+        pieces = await self.in_turn(request, self.pieces_of, texts, self.lane)
+        for batch in batches_of(pieces):
             _, numbers, parts = zip(*batch, strict=True)
-            scores = await self.in_turn(request, self.score, parts)
+            scores = await self.in_turn(request, self.score, parts, self.lane)
             for label, highest in shares.items():
                 for number, share in zip(numbers, scores[label], strict=True):
                     highest[number] = max(highest[number], share)
@@ -195,7 +195,7 @@ class Service:
         check(written == len(line), "The suggestion was not kept: there is no room for it", 500)
 
     async def explain(self, request, body):
-        """Shares of a text, and how far its toxicity falls without each of its words."""
+        # shares of a text, and how far its toxicity falls without each of its words
         text = Asked(b'{"comment": %b}' % body).text
         words = text.split()
         words = words if len(words) * len(text) <= MOST_EXPLAINED else []
@@ -206,7 +206,7 @@ class Service:
         return {"shares": {label: of[0] for label, of in shares.items()}, "falls": falls}
 
     async def batch(self, request, body):
-        """What Google's clients ask at once, an answer for each."""
+        # what Google's clients ask at once, an answer for each
         answer = ""
         for part, path, content in protocol.requests_in(body, request.headers):
             name = POSTS[path] if path in (ANALYZE, SUGGEST) else "no_method"
@@ -227,8 +227,7 @@ class Service:
         return told | {"thresholds": self.run.get("thresholds") or {}}
 
     async def metrics(self, *_):
-        kind = prometheus.CONTENT_TYPE_LATEST
-        return Response(prometheus.generate_latest(self.registry), media_type=kind)
+        return Response(prometheus.generate_latest(self.registry), media_type="text/plain")
 
     async def page(self, *_):
         path = Path(__file__).with_name("serve.html")
@@ -259,8 +258,8 @@ async def elsewhere(_, error):
 
 
 class Impatient(H11Protocol):
-    """Ends a connection on which for long no request began: one that says nothing, or a byte at a
-    time, or reads no answer. uvicorn itself would wait for ever.
+    """Ends a connection on which for long no request began, since it says nothing, or a byte at a
+    time, and one that does not read its answer. uvicorn itself would wait for ever.
     """
 
     def connection_made(self, transport):
@@ -275,6 +274,14 @@ class Impatient(H11Protocol):
     def connection_lost(self, error):
         self.timer.cancel()
         super().connection_lost(error)
+
+    def pause_writing(self):
+        super().pause_writing()
+        self.unread = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self):
+        self.unread.cancel()
+        super().resume_writing()
 
 
 def parse_options():
