@@ -63,7 +63,6 @@ class Service:
             self.toxicity = runpy.run_path(f"{models}/toxicity.py")
             self.run = json.loads((models / "models.json").read_text("utf-8"))
             self.score = self.toxicity["load"](models, options.networks or None)
-            self.token = self.toxicity["token_pattern"](self.run["whole_words"])
             self.scripts = protocol.scripts_in(self.run["words"])
             self.name = self.run["run"]
         except Exception as error:
@@ -150,7 +149,7 @@ class Service:
         """[(number of tokens, number of the text, piece of it)], cut as toxicity.py does it."""
         pieces = []
         for number, text in enumerate(texts):
-            tokens = self.toxicity["cut"](text, self.token)
+            tokens = self.toxicity["cut"](text)
             for piece in self.toxicity["cut_up"](tokens, self.run["max_tokens"]):
                 pieces.append((len(piece), number, " ".join(piece)))
         return pieces
