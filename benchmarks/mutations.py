@@ -135,7 +135,7 @@ the time limit is passed | limits
 a GPU gets the time of a CPU | settings
 - KAGGLE_SECONDS[devices[0][:3]]
 + KAGGLE_SECONDS["cpu"]
-comments of others are printed | sections
+comments of others are printed | run
 - examples if is_sample else
 + examples if True else
 intervals of 90 % | metric evaluation
