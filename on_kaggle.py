@@ -191,7 +191,8 @@ def read_out(report):
     networks, ended = len(report["networks"]), report["stopped_because"]
     print(f"Models averaged: {networks}. Training ended with: {ended}")
     lowest = {name: lowest_auc(figures) for name, figures in report["identities"].items()}
-    worst = min(filter(lowest.get, lowest), key=lowest.get, default="none")
+    known = [name for name in lowest if lowest[name] is not None]
+    worst = min(known, key=lowest.get, default="none")
     print(f"Identity with the lowest AUC: {worst}, {figure(lowest.get(worst))}")
 
 
@@ -232,7 +233,7 @@ def model_files(folder):
             if Path(name).name != name:
                 raise ValueError(f"it names {name}, which lies elsewhere")
         for path in (folder / name for name in run["networks"]):
-            if str(np.load(path)["run"]) != run["run"]:
+            if not path.stem.endswith("_" + run["run"][:8]):
                 raise ValueError("it is of another run")
             dict(np.load(path))  # all of it
         path = folder / run["vectors"]

@@ -40,7 +40,7 @@ TOO_LONG = f"A body, unfolded, has at most {MOST_BYTES:,} bytes"
 STATUSES = {403: "PERMISSION_DENIED", 404: "NOT_FOUND", 405: "UNIMPLEMENTED"}
 STATUSES |= {408: "DEADLINE_EXCEEDED", 500: "INTERNAL", 503: "UNAVAILABLE"}
 SENTENCE = re.compile(r"\S(?:.*?[.!?…][\"'”’)]*(?=\s|\Z)|.*\S|)")
-TAG = r"<!--.*?(?:-->|\Z)|<(script|style)\b[^<>]*>.*?(?:</\1\b[^<>]*>|\Z)|</?([a-z]\w*)[^<>]*>"
+TAG = r"<!--.*?(?:-->|\Z)|<(script|style)\b[^<>]*>.*?(?:</\1\b[^<>]*>|\Z)|</?([a-z]\w*+)[^<>]*+>"
 TAG = re.compile(TAG, re.IGNORECASE | re.DOTALL)
 BLOCKS = """address article aside blockquote body br caption dd div dl dt fieldset figure footer
     form h1 h2 h3 h4 h5 h6 head header hr html li main nav ol option p pre section table tbody td
@@ -83,6 +83,12 @@ def check_origin(headers, origins):
     origin, host = headers.get("origin"), headers.get("host")
     known = not origin or {origin, "*"} & {*origins} or origin.partition("://")[2] == host
     check(known, "Pages of this origin may not ask here; --origin names those that may", 403)
+
+
+def lists(languages, origins):
+    """Languages without their countries, and origins, as lists; from texts with commas."""
+    languages = [each.strip().lower().partition("-")[0] for each in languages.split(",")]
+    return languages, [each.strip().rstrip("/") for each in origins.split(",")]
 
 
 async def body_of(request):

@@ -62,13 +62,14 @@ class Service:
         try:
             self.toxicity = runpy.run_path(f"{models}/toxicity.py")
             self.run = json.loads((models / "models.json").read_text("utf-8"))
-            self.score = self.toxicity["load"](models, options.networks or None)
+            self.score = self.toxicity["load"](models, max(options.networks, 0) or None)
             self.scripts = protocol.scripts_in(self.run["words"])
             self.name = self.run["run"]
+            check(vars(options).get("run", self.name) == self.name, "it is another run's by now")
         except Exception as error:
             raise ValueError(f"{models} is no folder models/ that a run left: {error}") from None
         self.labels = protocol.labels_in(self.score([]))
-        self.languages, self.origins = options.languages.split(","), options.origin.split(",")
+        self.languages, self.origins = protocol.lists(options.languages, options.origin)
         self.drops, self.suggestions = options.drop_unsupported, options.suggestions
         if self.suggestions:
             self.file = os.open(self.suggestions, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -222,8 +223,7 @@ class Service:
         return {"status": "ok", "run": self.name, "attributes": [*self.labels]}
 
     async def model(self, *_):
-        told = {"run": self.name, "date": self.run.get("date")}
-        return told | {"thresholds": self.run.get("thresholds") or {}}
+        return {name: self.run.get(name) for name in ("run", "date", "thresholds")}
 
     async def metrics(self, *_):
         return Response(prometheus.generate_latest(self.registry), media_type="text/plain")
@@ -320,6 +320,7 @@ def main():
 
 def listen(service, options, listener):
     """Answers on a socket until a signal ends it."""
+    options.run = service.name  # a worker that is started later answers for no other one
     limits = {"timeout_keep_alive": IDLE_SECONDS, "timeout_graceful_shutdown": END_SECONDS}
     limits |= {"http": Impatient, "ws": "none", "lifespan": "off", "proxy_headers": False}
     limits |= {"log_config": None, "log_level": "critical", "access_log": False}

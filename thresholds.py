@@ -26,12 +26,12 @@ def read_answers(service, path):
     with open(path, "rb") as file:
         (_, header), *rows = [*service.toxicity["csv_rows"](file)] or [(0, [])]
         texts = [name for name in header if name.lower() in TEXTS]
-        names = [name for name in header if name.upper() in service.labels]
+        names = [name for name in header if name in service.labels]
         if not (rows and texts and names):
             columns = f"{TEXTS[0]} and some of {', '.join(service.labels)}"
             raise ValueError(f"{path}: give columns {columns}, and a comment in each row")
         comments = [row[header.index(texts[0])] for _, row in rows]
-        theirs = {name.upper(): [] for name in names}
+        theirs = {name: [] for name in names}
         for name in names:
             place = header.index(name)
             for line, row in rows:
@@ -39,7 +39,9 @@ def read_answers(service, path):
                     score = float(row[place] or "nan")
                 except ValueError:
                     raise ValueError(f"{path}, line {line}: {name} is no number") from None
-                theirs[name.upper()].append(score)
+                if not (0 <= score <= 1 or np.isnan(score)):
+                    raise ValueError(f"{path}, line {line}: {name} lies outside 0 … 1")
+                theirs[name].append(score)
     return comments, {name: np.array(scores) for name, scores in theirs.items()}
 
 

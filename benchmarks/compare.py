@@ -15,6 +15,8 @@ from measure import parse_arguments
 import kernel
 import pandas as pd
 
+NONE = Path()
+
 
 def predictions_of(path, ids):
     """The predictions of a csv for these ids. Raises ValueError where it lacks one."""
@@ -29,7 +31,7 @@ def predictions_of(path, ids):
 
 def read_labelled(folder, labels):
     """toxic, bool (rows,), and mentions, bool (rows, identities), by id, and the models' scores."""
-    if labels.is_file():
+    if labels != NONE:
         columns = ["toxicity", *kernel.IDENTITIES]
         rows = kernel.read_columns(labels, ["id"], columns).set_index("id")
         submission = folder / "submission.csv"
@@ -60,9 +62,9 @@ def compare(toxic, scores, mentioned):
 
 
 def main():
-    arguments = parse_arguments(__doc__, "run", others=[Path()], labels=Path())
+    arguments = parse_arguments(__doc__, "run", others=[NONE], labels=NONE)
     toxic, mentioned, scores = read_labelled(arguments.run, arguments.labels)
-    for path in filter(Path.is_file, arguments.others):
+    for path in set(arguments.others) - {NONE}:
         scores[str(path)] = predictions_of(path, toxic.index)
     scores = pd.DataFrame(scores, toxic.index)
     print(f"{len(toxic):,} comments, {toxic.mean():.1%} toxic")

@@ -29,23 +29,29 @@ COMPETITION = "jigsaw-unintended-bias-in-toxicity-classification"
 LOGGED_IN = {"KAGGLE_USERNAME": "somebody", "KAGGLE_KEY": "key"}
 
 PARTS = {"overall_auc": 0.95, "subgroup_auc": 0.94, "bpsn_auc": 0.93, "bnsp_auc": 0.92}
+ENDS = {"low": {"all": {"final_score": 0.894361}}, "high": {"all": {"final_score": 0.992392}}}
+FIGURES = {"harmless": 9, "toxic": 3, "positive_aeg": 0.1, "negative_aeg": -0.1}
+FIGURES |= dict.fromkeys(["subgroup_auc", "bpsn_auc", "bnsp_auc"], 0.95)
 REPORT = {
     "scores": {
         "TF-IDF": PARTS | {"final_score": 0.897695},
         "CNN": PARTS | {"final_score": None},
         "LSTM": PARTS | {"final_score": 0.969091},
     },
-    "intervals": {"LSTM": {"all": {"final_score": [0.894361, 0.992392]}}},
-    "leaderboards": {"private": {"LSTM": PARTS | {"rows": 3, "final_score": 0.9454}}},
+    "intervals": dict.fromkeys(["TF-IDF", "LSTM"], ENDS),
+    "identities": {
+        "male": FIGURES | {"bnsp_auc": 0.91},
+        "black": FIGURES | {"bpsn_auc": 0.87654},
+        "white": FIGURES | {"subgroup_auc": None},
+    },
     "networks": {"model_1": {"each network": 0.95, "average of the first": 0.95}},
     "stopped_because": "time limit",
     "submitted": "LSTM",
-    "worst_identity": "black",
     "rows": {"fitted": 9, "held_out": 3, "scored": 3},
 }
 CARD = "# Model card\n\n**Limits.** “Words” – and < 5 figures.\n"
-RUN = {"run": "a run", "words": ["a", "word"]}
-RUN |= {"vectors": "vectors_a.npy", "networks": ["model_1_a.npz"]}
+RUN = {"run": "0a1b2c3d4e5f", "words": ["a", "word"]}
+RUN |= {"vectors": "vectors_0a1b2c3d.npy", "networks": ["model_1_0a1b2c3d.npz"]}
 
 
 def saved(save, *arrays, **named):
@@ -58,8 +64,8 @@ def saved(save, *arrays, **named):
 MODELS = {  # a folder of two words and one network
     "README.md": CARD.encode(),
     "toxicity.py": b"def main():\n    pass\n\n\nmain()\n",
-    "vectors_a.npy": saved(np.save, np.zeros((4, 3), np.int8)),
-    "model_1_a.npz": saved(np.savez, run="a run", weight=np.ones(2)),
+    "vectors_0a1b2c3d.npy": saved(np.save, np.zeros((4, 3), np.float16)),
+    "model_1_0a1b2c3d.npz": saved(np.savez, weight=np.ones(2)),
     "models.json": json.dumps(RUN).encode(),
 }
 WHOLE_RUN = {
@@ -305,9 +311,8 @@ def results(**changed):
 SAID = f"""Final score on the holdout: 0.9691, 95 % interval 0.8944 … 0.9924
 Other models: TF-IDF 0.8977, CNN unknown
 submission.csv holds the scores of LSTM
-Final score on the private leaderboard: 0.9454
 Models averaged: 1. Training ended with: time limit
-Worst identity: black
+Identity with the lowest AUC: black, 0.8765
 submission.csv is valid: 3 predictions; models/ is whole
 To publish the models: KERNEL_OUTPUT_DIR={RESULTS} make publish
 """
@@ -360,19 +365,23 @@ report.json | <Error>expired</Error> | not valid
 report.json | {} | has no 'scores'
 models/README.md | <html>503</html> | models/README.md is not what the run wrote
 models/toxicity.py | <html>503</html> | models/toxicity.py is not what the run wrote
-models/vectors_a.npy | <html>503</html> | models/vectors_a.npy is not what the run wrote
-models/model_1_a.npz | <html>503</html> | models/model_1_a.npz is not what the run wrote
+models/vectors_0a1b2c3d.npy | <html>503</html> | vectors_0a1b2c3d.npy is not what the run wrote
+models/model_1_0a1b2c3d.npz | <html>503</html> | model_1_0a1b2c3d.npz is not what the run wrote
 models/models.json | <html>503</html> | models/models.json is not what the run wrote
 """
 NOT_AS_IT_WAS = [line.split(" | ") for line in NOT_AS_IT_WAS.strip().splitlines()]
 NOT_AS_IT_WAS = [(name, content.replace(" ", "\n"), said) for name, content, said in NOT_AS_IT_WAS]
-DAMAGED = MODELS["model_1_a.npz"].replace(b"weight", b"heavy!", 1)
+DAMAGED = MODELS["model_1_0a1b2c3d.npz"].replace(b"weight", b"heavy!", 1)
 NOT_AS_IT_WAS += [
     ("submission.csv", "id,prediction\n" + "1" * 200_000, "field larger than"),
     ("models/toxicity.py", MODELS["toxicity.py"][:-8], "toxicity.py is not what"),
-    ("models/model_1_a.npz", DAMAGED, "model_1_a.npz is not what"),
-    ("models/model_1_a.npz", saved(np.savez, run="another run"), "model_1_a.npz is not what"),
-    ("models/vectors_a.npy", saved(np.save, np.zeros((5, 3))), "vectors_a.npy is not what"),
+    ("models/model_1_0a1b2c3d.npz", DAMAGED, "model_1_0a1b2c3d.npz is not what"),
+    ("models/models.json", json.dumps(RUN | {"run": "another"}), "it is of another run"),
+    (
+        "models/vectors_0a1b2c3d.npy",
+        saved(np.save, np.zeros((5, 3))),
+        "vectors_0a1b2c3d.npy is not what",
+    ),
 ]
 
 
@@ -500,7 +509,7 @@ SECRET = "../../../../../secret.npz"
 
 @pytest.mark.parametrize("named", [{"networks": [SECRET]}, {"vectors": SECRET}])
 def test_a_file_outside_the_folder_is_not_published(named):
-    Path("secret.npz").write_bytes(MODELS["model_1_a.npz"])
+    Path("secret.npz").write_bytes(MODELS["model_1_0a1b2c3d.npz"])
     run = json.dumps(RUN | named).encode()
     made = publish(models=MODELS | {"models.json": run})
     assert_failed(made, "which lies elsewhere")
@@ -509,7 +518,7 @@ def test_a_file_outside_the_folder_is_not_published(named):
 
 IN_USE = {"error": {"code": 409, "message": "The slug is in use"}}
 NOT_PUBLISHED = [  # what Kaggle answers otherwise, the refusal last, and what is said
-    ({"model_1_a.npz": (400, "no")}, "model_1_a.npz did not arrive"),
+    ({"model_1_0a1b2c3d.npz": (400, "no")}, "model_1_0a1b2c3d.npz did not arrive"),
     ({"GetModel": UNKNOWN, "CreateModel": {"error": "Bad slug"}}, "Kaggle refuses: Bad slug"),
     ({"GetModelInstance": UNKNOWN, "CreateModelInstance": (409, IN_USE)}, "refuses: The slug is"),
 ]

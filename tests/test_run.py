@@ -29,6 +29,8 @@ from scipy.stats import mannwhitneyu, pmean
 from sklearn.metrics import roc_auc_score
 from test_on_kaggle import PUSHED, make
 
+import on_kaggle
+
 ROOT = kernel.NOTEBOOK.parent
 SMALL = {"models": 2, "epochs": 1, "lstm_units": 8}
 BIASED = ["muslim", "black", "homosexual_gay_or_lesbian"]  # those that the sample ties to toxicity
@@ -336,6 +338,11 @@ def test_the_readmes_lines_score_new_text_in_a_fresh_process(first_run, tmp_path
     scores = json.loads(said.splitlines()[-1])
     assert scores == kernel.load(first_run.folder / "models")(texts)
     assert [*scores] == kernel.LABELS
+
+
+def test_what_a_run_left_can_be_published(first_run):
+    files = on_kaggle.model_files(first_run.folder / "models")
+    assert {*files} == {*(first_run.folder / "models").glob("*.*")}
 
 
 def test_make_score_writes_the_scores_of_a_csv(first_run, tmp_path):
