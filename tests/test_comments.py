@@ -77,5 +77,12 @@ def test_half_of_the_raters_mention_an_identity_and_its_terms_where_no_rater_was
     assert {*mentioned} == {*train} - {"comment_text"}
 
 
+def test_a_term_is_found_as_a_whole_word_in_any_script():
+    """Also where it ends with the sign of a vowel, or with an accent that is a character."""
+    for term in ("हिन्दू", "สตรี", "Jose\u0301", "gay"):
+        found = kernel.one_of([term])
+        assert found.search(f"({term.lower()}), x") and not found.search(f"x{term} {term}x")
+
+
 def test_the_nine_identities_are_those_of_the_competition():
     assert kernel.IDENTITIES == SCORED

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import timeit
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,6 +28,8 @@ import kernel
 import perspective.blocking
 import pytest
 from pytest import approx
+
+import protocol
 
 ROOT = Path(__file__).parents[1]
 ANALYZE, SUGGEST = "/v1alpha1/comments:analyze", "/v1alpha1/comments:suggestscore"
@@ -189,6 +192,17 @@ def test_what_a_reader_of_the_page_does_not_see_is_not_scored(server, score):
     assert share == approx(score("the cat. Idiot cat")["toxicity"])
     seen = [page[begin:end] for begin, end in spans]
     assert seen == ["the cat.", "Id<b>i</b><!-- -->ot<br>cat"]
+
+
+@pytest.mark.parametrize("tag", ["<a", "</", "<script ", "<!-"])
+def test_the_time_of_tags_without_an_end_grows_with_their_length_and_not_its_square(tag):
+    """It is the time of all other clients."""
+
+    def seconds(length):
+        text = tag + tag[-1] * length
+        return min(timeit.repeat(lambda: protocol.without_tags(text), number=1, repeat=5))
+
+    assert seconds(200_000) < 40 * seconds(20_000)
 
 
 def test_what_lies_below_its_threshold_is_left_out(server, score):
