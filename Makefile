@@ -32,12 +32,14 @@ test: $(VENV)/installed
 	$(VENV)/bin/ruff format --check .
 
 PYTEST = $(DEFAULT_SETTINGS) $(VENV_PYTHON) -m pytest
-test-runs:  # those of whole runs look at nbval's, too
+# half of the work: those of whole runs, which look at nbval's, too, and some that take long
+HALF = $(patsubst %,tests/test_%.py,run serve experiment scaling on_kaggle)
+test-runs:
 	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout 600 --nbval-sanitize-with tests/outputs.cfg \
-		kernel.ipynb tests/test_run.py
+		kernel.ipynb $(HALF)
 
 test-parts:
-	$(PYTEST) --ignore tests/test_run.py tests
+	$(PYTEST) $(HALF:%=--ignore %) tests
 
 score: $(VENV)/installed
 	@test -n "$$INPUT" || { echo 'make score INPUT=comments.csv scores the comments of that file' >&2; exit 1; }
