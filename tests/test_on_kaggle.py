@@ -39,7 +39,8 @@ REPORT = {
         "LSTM": PARTS | {"final_score": 0.969091},
     },
     "intervals": dict.fromkeys(["TF-IDF", "LSTM"], ENDS),
-    "identities": {
+    "identities": dict.fromkeys("abcdef", FIGURES)
+    | {
         "male": FIGURES | {"bnsp_auc": 0.91},
         "black": FIGURES | {"bpsn_auc": 0.87654},
         "white": FIGURES | {"subgroup_auc": None},
@@ -518,7 +519,10 @@ def test_a_file_outside_the_folder_is_not_published(named):
 
 IN_USE = {"error": {"code": 409, "message": "The slug is in use"}}
 NOT_PUBLISHED = [  # what Kaggle answers otherwise, the refusal last, and what is said
-    ({"model_1_0a1b2c3d.npz": (400, "no")}, "model_1_0a1b2c3d.npz"),  # its client, or we
+    (
+        {"model_1_0a1b2c3d.npz": (400, "no")},
+        "Upload unsuccessful: model_1_0a1b2c3d.npz",
+    ),  # its client, or we
     ({"GetModel": UNKNOWN, "CreateModel": {"error": "Bad slug"}}, "Kaggle refuses: Bad slug"),
     ({"GetModelInstance": UNKNOWN, "CreateModelInstance": (409, IN_USE)}, "refuses: The slug is"),
 ]
