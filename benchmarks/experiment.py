@@ -11,9 +11,10 @@ overall       AUC of all comments
 sources       mean of the AUCs within each source (see `sources`)
 own           AUC of the competition's own comments, where the folder has some
 negative AEG  mean of the nine identities
+sentences     AUC of all made-up sentences, which differ in an adjective and in whom it is said of
+              ("You are a brave lesbian.")
 swapped, others, names
-              lowest bias AUC of a term in made-up sentences that differ in an adjective and the
-              term ("You are a brave lesbian."), for terms that training swaps, for terms that it
+              lowest bias AUC of a term in these, for terms that training swaps, for terms that it
               was never told of, and for names
 gap           counterfactual gap (Garg et al. 2019): mean change, up or down, of the scores of
               held-out comments when the terms in them are replaced by others that training swaps
@@ -51,9 +52,13 @@ OTHERS = (
 )
 OTHERS = [term.replace("_", " ") for term in OTHERS.split()]
 NAMES = "Jamal Lakisha Mohammed Aisha Juan Mei Moshe Svetlana Emily Greg Kofi Priya".split()
-HARMLESS = "kind great gentle friendly clever tall brave lovely wise funny calm busy".split()
+HARMLESS = (
+    "kind great gentle friendly clever tall brave lovely wise funny calm busy best incredible "
+    "wonderful amazing nice beautiful excellent smart fantastic adorable honest happy"
+).split()
 OFFENSIVE = (
-    "stupid disgusting pathetic filthy worthless nasty dumb idiotic shitty vile gross"
+    "stupid disgusting pathetic filthy worthless nasty dumb idiotic shitty vile gross awful "
+    "terrible horrible bad worst ugly hateful moronic despicable ignorant crazy dirty evil"
 ).split()
 FRAMES = [
     "Anna is a {adjective} {term}",
@@ -138,6 +143,38 @@ def trained_dropout(share, dropout=layers.Dropout):
     return SimpleNamespace(**vars(layers) | {"Dropout": lambda _: dropout(share)})
 
 
+def projected(pretrained, *others, build_model=kernel.build_model):
+    """build_model on a dense layer over the frozen vectors."""
+    dense = layers.Dense(256, activation="relu", name="projection")
+    return build_model(lambda tokens: dense(pretrained(tokens)), *others)
+
+
+def moving(pretrained, trained_words, units, build_model=kernel.build_model):
+    """build_model whose pretrained vectors of frequent words move, at a tenth of the rate."""
+    others = 1 + kernel.frequent_words
+    moved = kernel.DenseEmbedding(
+        others + 1, pretrained.output_dim, embeddings_initializer="zeros", name="moved"
+    )
+
+    def vectors(tokens):
+        is_frequent = ops.expand_dims(tokens < others, -1)
+        step = ops.where(is_frequent, 0.1 * moved(ops.minimum(tokens, others)), 0.0)
+        return ops.cast(pretrained(tokens), step.dtype) + step
+
+    return build_model(vectors, trained_words, units)
+
+
+def left_out(share, swap=kernel.swap_identity_terms):
+    """swap_identity_terms that also makes a share of the words unknown ones (Dai and Le 2015)."""
+
+    def swap_and_leave_out(tokens, identity_terms, generator):
+        gone = (generator.random(tokens.shape) < share) & (tokens > 0)
+        unknown = len(kernel.vocabulary) + 1
+        return np.where(gone, unknown, swap(tokens, identity_terms, generator))
+
+    return swap_and_leave_out
+
+
 class Scaled(kernel.DenseEmbedding):
     """Trained vectors that stand `scale` times as far from zero as their table, so Adam moves them
     as much faster.
@@ -176,6 +213,14 @@ VARIANTS = {
     "trained: dropout 0.2": {"layers": trained_dropout(0.2)},
     "trained: gradient as slices": {"DenseEmbedding": layers.Embedding},
     "trained: rate x 3": {"DenseEmbedding": type("Faster", (Scaled,), {"scale": 3.0})},
+    "pretrained: projected": {"build_model": projected},
+    "pretrained: moving": {"build_model": moving},
+    **{
+        f"words left out: {share}": {"swap_identity_terms": left_out(share)} for share in (0.1, 0.2)
+    },
+    **{f"spatial dropout: {share}": {"SPATIAL_DROPOUT": share} for share in (0.2, 0.4)},
+    **{f"weight decay: {decay}": {"WEIGHT_DECAY": decay} for decay in (1, 150, 1500)},
+    **{f"units: {units}": {"lstm_units": units} for units in (128, 256)},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "loss: unknown identities are background": {"loss_of_pairs": unknown_is_background},
     "network: the organisers'": {"build_model": build_cnn},
@@ -245,8 +290,12 @@ def figures(texts, scores):
     """The figures of the scores of texts, then of the holdout, as a dict."""
     result = holdout_figures(scores[len(texts) :])
     texts = texts.assign(score=scores[: len(texts)])
+    sentences = texts[texts["kind"].isin([*KINDS])].astype({"toxic": bool})
+    result["sentences"] = kernel.overall_auc(
+        sentences["toxic"].to_numpy(), kernel.dense_ranks(sentences["score"])
+    )
     for kind in KINDS:
-        bias = kernel.term_figures(texts[texts["kind"] == kind].astype({"toxic": bool}))
+        bias = kernel.term_figures(sentences[sentences["kind"] == kind])
         result[kind] = bias[kernel.BIAS_AUCS].min(axis=None)
     moved = texts["score"] - texts["score"].reindex(texts["base"]).to_numpy()
     result["gap"] = moved[texts["kind"] == "gap"].abs().mean()

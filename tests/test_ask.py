@@ -16,7 +16,7 @@ def test_made_up_sentences_differ_in_the_term_the_frame_and_the_adjective_alone(
     assert rows["What a vile gay!"] == (True, "gay")
     adjectives = {True: {*kernel.TOXIC}, False: {*kernel.HARMLESS}}
     for (toxic, _), texts in asked.groupby(["toxic", "term"])["text"]:
-        assert len(texts) == 32
+        assert len(texts) == 40
         words = {*" ".join(texts).split()}
         assert words >= adjectives[toxic] and words.isdisjoint(adjectives[not toxic])
 
@@ -53,18 +53,40 @@ def insults_and_widows(texts):
     return {"toxicity": scores}
 
 
-def tables_of_terms():
-    """The tables of terms and of kinds for three comments."""
+def answers(score):
+    """The names that hold the answers of section 11, of a score, for three comments."""
     names = vars(kernel) | {
         "LISTED": kernel.one_of(itertools.chain(*kernel.LISTED_TERMS)),
         "NOT_LISTED": "widow",
-        "score": insults_and_widows,
+        "score": score,
         "holdout": pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY, Gayle"]}),
     }
     for text in ("term_figures(asked)", "naming = "):
         kernel.run_cell(kernel.number_of_cell(text), names)
     kernel.plt.close("all")
+    return names
+
+
+def tables_of_terms():
+    """The tables of terms and of kinds."""
+    names = answers(insults_and_widows)
     return names["terms"], names["kinds_of_terms"]
+
+
+def insults_but_vile_and_lovely(texts):
+    """Takes one adjective of each kind for one of the other, in a tenth of the sentences each."""
+    taken = {*kernel.TOXIC, "lovely"} - {"vile"}
+    return {"toxicity": [0.5 * any(word in text for word in taken) for text in texts]}
+
+
+def test_words_that_are_not_known_are_told_from_people_who_are_treated_worse(capsys):
+    names = answers(insults_but_vile_and_lovely)
+    assert [*names["unknown"]] == ["lovely", "vile"]
+    overall = 0.9 * 0.9 + (2 * 0.9 * 0.1) / 2  # pairs in order, and half of those alike
+    assert names["sentences_auc"] == pytest.approx(overall)
+    assert names["kinds_of_terms"]["lowest_auc"].to_list() == pytest.approx([overall, overall])
+    told = capsys.readouterr().out
+    assert "AUC of all made-up sentences: 0.9000; adjectives not known: lovely, vile" in told
 
 
 def test_each_kind_shows_its_lowest_term_and_how_far_replacing_moves_the_scores():

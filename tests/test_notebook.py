@@ -166,7 +166,7 @@ def test_stored_outputs_hold_no_warning_no_path_and_no_time():
 
 
 def test_stored_outputs_show_pictures_and_end_with_the_final_score_that_the_readme_quotes():
-    assert sum("image/png" in output.get("data", {}) for output in outputs()) == 5
+    assert sum("image/png" in output.get("data", {}) for output in outputs()) == 4
     texts = "".join("".join(output.get("text", "")) for output in outputs())
     said = re.search(r"Final score on the holdout: 0\.\d{4}, of TF-IDF: 0\.\d{4}\n", texts)
     assert said[0].strip() in kernel.NOTEBOOK.with_name("README.md").read_text(encoding="utf-8")

@@ -150,9 +150,11 @@ def test_the_first_sentences_are_understood(first_run):
 
 
 def test_made_up_sentences_are_ranked_by_what_they_say_and_not_of_whom(first_run):
-    kinds = first_run.report["kinds_of_terms"]
+    kinds, sentences = (first_run.report[name] for name in ("kinds_of_terms", "made_up_sentences"))
     assert [*kinds] == ["listed", "not listed"]
-    assert all(kind["lowest_auc"] > 0.9 for kind in kinds.values())
+    assert {*sentences["unknown_adjectives"]} == {"awful", "terrible", "horrible"}  # never of people
+    for kind in kinds.values():
+        assert sentences["overall_auc"] - 0.1 < kind["lowest_auc"] < sentences["overall_auc"]
     asked = pd.DataFrame(first_run.report["terms"]).T
     assert (asked["harmless"] < asked["toxic"]).all()
     assert np.ptp(asked["harmless"]) < 0.2

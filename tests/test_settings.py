@@ -174,12 +174,14 @@ def run_first_cell(folder, monkeypatch, device="cpu:0", **settings):
     return names
 
 
-@pytest.mark.parametrize("device, hours", [("gpu:0", 2), ("cpu:0", 9)])
-def test_a_run_of_ones_own_comments_keeps_to_kaggles_limit(tmp_path, monkeypatch, device, hours):
+@pytest.mark.parametrize("device, hours, units", [("gpu:0", 2, 128), ("cpu:0", 9, 64)])
+def test_a_run_of_ones_own_comments_keeps_to_kaggles_limit(
+    tmp_path, monkeypatch, device, hours, units
+):
     attach(tmp_path, *COMPETITION_FILES, "own.vec")
     names = run_first_cell(tmp_path, monkeypatch, device, input_dir=tmp_path)
     assert names["end"] == 7 + names["time_limit"] == 7 + hours * 3600 - 600
-    assert (names["settings"].models, names["settings"].lstm_units) == (25, 128)
+    assert (names["settings"].models, names["settings"].lstm_units) == (25, units)
 
 
 def test_the_sample_has_defaults_of_its_own_which_settings_win_over(tmp_path, monkeypatch):
