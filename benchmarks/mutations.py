@@ -96,9 +96,15 @@ the last weights in place of their average | training
 an average that forgets ten times as fast | training
 - np.clip(steps / 20, 2, 100)
 + np.clip(steps / 200, 2, 100)
-no weight decay | training
-- weight_decay=1e-3
+no weight decay | training model
+- weight_decay=WEIGHT_DECAY / steps
 + weight_decay=0.0
+weight decay by the step | model
+- weight_decay=WEIGHT_DECAY / steps
++ weight_decay=0.1
+what is scored right is not known | ask
+- adjectives.index[seems_toxic != adjectives
++ adjectives.index[seems_toxic == adjectives
 a gradient that comes as slices | model
 - ops.take(self.embeddings * 1, tokens
 + ops.take(self.embeddings, tokens
@@ -133,7 +139,7 @@ the time limit is passed | limits
 - deadline = end - min(
 + deadline = end + min(
 a GPU gets the time of a CPU | settings
-- KAGGLE_SECONDS[devices[0][:3]]
+- KAGGLE_SECONDS[kind_of_device]
 + KAGGLE_SECONDS["cpu"]
 comments of others are printed | run
 - examples if is_sample else
@@ -154,8 +160,8 @@ gaps of another model | run
 - figures.loc["LSTM", BIAS_AUCS
 + figures.loc["TF-IDF", BIAS_AUCS
 held-out scores under other ids | run
-- pd.DataFrame({"id": holdout["id"],
-+ pd.DataFrame({"id": train["id"][: len(holdout)],
+- frames = [holdout["id"], marks
++ frames = [train["id"][: len(holdout)], marks
 a network of a few steps counts | training
 - schedule.steps < min(FEWEST_STEPS, steps_of_epoch)
 + schedule.steps < 1
