@@ -152,7 +152,8 @@ def test_the_first_sentences_are_understood(first_run):
 def test_made_up_sentences_are_ranked_by_what_they_say_and_not_of_whom(first_run):
     kinds, sentences = (first_run.report[name] for name in ("kinds_of_terms", "made_up_sentences"))
     assert [*kinds] == ["listed", "not listed"]
-    assert {*sentences["unknown_adjectives"]} == {"awful", "terrible", "horrible"}  # never of people
+    # which the sample has of things alone, or not at all
+    assert {*sentences["unknown_adjectives"]} == {"awful", "terrible", "horrible"}
     for kind in kinds.values():
         assert sentences["overall_auc"] - 0.1 < kind["lowest_auc"] < sentences["overall_auc"]
     asked = pd.DataFrame(first_run.report["terms"]).T
