@@ -215,7 +215,7 @@ def half_precision():
     mixed_precision.set_dtype_policy("float32")
 
 
-def take_steps(model, steps=1, weight=1, planned=10_000, rate=0.01):
+def take_steps(model, steps=1, weight=1, planned=10**6, rate=0.01):
     """Train on one batch; the loss of each step."""
     train_step = kernel.make_train_step(model, kernel.make_optimizer(model, planned))
     tokens = batch(*comments())
@@ -234,7 +234,7 @@ def test_pretrained_vectors_stay_and_all_else_learns(model):
         assert stayed == (weight is pretrained), weight.path
     changes = abs(trained.numpy() - words_before).max(axis=1)
     used = {min(token, TRAINED_WORDS + 1) for tokens in comments() for token in tokens}
-    assert {*np.flatnonzero(changes > 1e-2)} == used  # weight decay shrinks the others
+    assert {*np.flatnonzero(changes > 1e-3)} == used  # weight decay shrinks the others
 
 
 @pytest.mark.parametrize("steps", [20, 40])

@@ -156,6 +156,11 @@ def test_made_up_sentences_are_ranked_by_what_they_say_and_not_of_whom(first_run
     assert {*sentences["unknown_adjectives"]} == {"awful", "terrible", "horrible"}
     for kind in kinds.values():
         assert sentences["overall_auc"] - 0.1 < kind["lowest_auc"] < sentences["overall_auc"]
+    known = kernel.made_up_sentences([*first_run.report["terms"]])
+    known = known[~known["adjective"].isin(sentences["unknown_adjectives"])]
+    score = kernel.load(first_run.folder / "models")
+    known = known.assign(score=score([*known["text"]])["toxicity"])
+    assert kernel.term_figures(known)[kernel.BIAS_AUCS].min(axis=None) > 0.9
     asked = pd.DataFrame(first_run.report["terms"]).T
     assert (asked["harmless"] < asked["toxic"]).all()
     assert np.ptp(asked["harmless"]) < 0.2
