@@ -29,7 +29,6 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import patch
 
 from measure import files_of, print_machine, run_notebook
@@ -136,32 +135,33 @@ def sources(train):
     return np.select(found, ["civil", "posts", "tweets", "wikipedia"], default="civil")
 
 
-def trained_dropout(share, dropout=layers.Dropout):
-    """keras.layers for build_model, with another dropout of the trained vectors, the only ones that
-    have one.
-    """
-    return SimpleNamespace(**vars(layers) | {"Dropout": lambda _: dropout(share)})
-
-
-def projected(pretrained, *others, build_model=kernel.build_model):
+def projected(pretrained, units, build_model=kernel.build_model):
     """build_model on a dense layer over the frozen vectors."""
     dense = layers.Dense(256, activation="relu", name="projection")
-    return build_model(lambda tokens: dense(pretrained(tokens)), *others)
+    return build_model(lambda tokens: dense(pretrained(tokens)), units)
 
 
-def moving(pretrained, trained_words, units, build_model=kernel.build_model):
-    """build_model whose pretrained vectors of frequent words move, at a tenth of the rate."""
-    others = 1 + kernel.frequent_words
-    moved = kernel.DenseEmbedding(
-        others + 1, pretrained.output_dim, embeddings_initializer="zeros", name="moved"
-    )
+def with_own_vectors(pretrained, units, build_model=kernel.build_model):
+    """build_model in which the thousand most frequent words also have a small vector of their own,
+    which is trained; all others share one.
+    """
+    own = layers.Embedding(1002, 16, embeddings_initializer="zeros", name="own")
 
     def vectors(tokens):
-        is_frequent = ops.expand_dims(tokens < others, -1)
-        step = ops.where(is_frequent, 0.1 * moved(ops.minimum(tokens, others)), 0.0)
-        return ops.cast(pretrained(tokens), step.dtype) + step
+        learned = layers.Dropout(0.5)(own(ops.minimum(tokens, 1001)))
+        return layers.concatenate([pretrained(tokens), learned])
 
-    return build_model(vectors, trained_words, units)
+    return build_model(vectors, units)
+
+
+def lstm_alone(pretrained, units, build_model=kernel.build_model):
+    """build_model for networks all of which have an LSTM."""
+    return build_model(pretrained, units or kernel.settings.lstm_units)
+
+
+def words_alone(pretrained, units, build_model=kernel.build_model):
+    """build_model for networks all of which read each word by itself."""
+    return build_model(pretrained, 0)
 
 
 def left_out(share, swap=kernel.swap_identity_terms):
@@ -173,15 +173,6 @@ def left_out(share, swap=kernel.swap_identity_terms):
         return np.where(gone, unknown, swap(tokens, identity_terms, generator))
 
     return swap_and_leave_out
-
-
-class Scaled(kernel.DenseEmbedding):
-    """Trained vectors that stand `scale` times as far from zero as their table, so Adam moves them
-    as much faster.
-    """
-
-    def call(self, tokens):
-        return self.scale * super().call(tokens)
 
 
 def unknown_is_background(toxicity, identities, logits, loss_of_pairs=kernel.loss_of_pairs):
@@ -207,16 +198,12 @@ VARIANTS = {
     "default": {},
     "swap: never": {"swap_terms": "no"},
     "comments to score: not learned": {"UNLABELLED": 0},
-    "trained: no words": {"FREQUENT": 10**9},
-    "trained: words of 10": {"FREQUENT": 10},
-    **{f"trained: {width} wide": {"TRAINED_WIDTH": width} for width in (8, 32, 64)},
-    "trained: dropout 0.2": {"layers": trained_dropout(0.2)},
-    "trained: gradient as slices": {"DenseEmbedding": layers.Embedding},
-    "trained: rate x 3": {"DenseEmbedding": type("Faster", (Scaled,), {"scale": 3.0})},
-    "pretrained: projected": {"build_model": projected},
-    "pretrained: moving": {"build_model": moving},
+    "networks: LSTM alone": {"build_model": lstm_alone},
+    "networks: words alone": {"build_model": words_alone},
+    "words: vectors of their own, too": {"build_model": with_own_vectors},
+    "words: projected": {"build_model": projected},
     **{
-        f"words left out: {share}": {"swap_identity_terms": left_out(share)} for share in (0.1, 0.2)
+        f"words: {share} left out": {"swap_identity_terms": left_out(share)} for share in (0.1, 0.2)
     },
     **{f"spatial dropout: {share}": {"SPATIAL_DROPOUT": share} for share in (0.2, 0.4)},
     **{f"weight decay: {decay}": {"WEIGHT_DECAY": decay} for decay in (1, 150, 1500)},

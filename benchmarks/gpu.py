@@ -65,7 +65,7 @@ class Watched(kernel.Schedule):
 
 def seconds_of_step(pretrained, data, steps, units, warm_up=20):
     """Mean of so many training steps behind the first ones, in which the graph is built."""
-    model = kernel.build_model(pretrained, pretrained.input_dim // 8, units)
+    model = kernel.build_model(pretrained, units)
     schedule = Watched(warm_up + steps, np.inf, 0)
     generator = np.random.default_rng(0)
     with redirect_stdout(StringIO()):
@@ -80,7 +80,6 @@ def make_ensemble(folder, data, units):
         settings=kernel.Settings(**settings),
         run="",
         data=data,
-        frequent_words=1_000,
         rows_to_score=np.append(rows, rows),
         ids=pd.Series(rows),
         toxic=rows % 2 == 0,
@@ -99,7 +98,9 @@ def seconds_of_networks(devices, pretrained, networks, data, units):
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
         Path(folder, "models").mkdir()
         ensemble = make_ensemble(folder, data, units)
-        shared = ensemble, iter(range(networks)), np.inf, keras.config.dtype_policy().name
+        numbers = [number for number in range(2 * networks) if number % 3]  # LSTMs
+        numbers = iter(numbers[:networks])
+        shared = ensemble, numbers, np.inf, keras.config.dtype_policy().name
         begun, threads = time.perf_counter(), []
         with patch.object(kernel, "Schedule", Watched):
             for own in zip(devices, pretrained, strict=True):

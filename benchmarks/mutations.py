@@ -105,12 +105,12 @@ weight decay by the step | model
 what is scored right is not known | ask
 - adjectives.index[seems_toxic != adjectives
 + adjectives.index[seems_toxic == adjectives
-a gradient that comes as slices | model
-- ops.take(self.embeddings * 1, tokens
-+ ops.take(self.embeddings, tokens
-trained words in every model | training
-- ensemble.frequent_words * (number % 2)
-+ ensemble.frequent_words
+padding that is pooled | scorer
+- "word", sequence), 0) * is_word
++ "word", sequence), 0)
+an LSTM in every network | training
+- settings.lstm_units if number % 3 else 0
++ settings.lstm_units
 scores in another order than their ids | training
 - self.ids, best[len(self.toxic) :])
 + self.ids, best[len(self.toxic) :][::-1])

@@ -2,9 +2,9 @@
 
 Trains the notebook's networks on parts of the rows to fit in FOLDER (the competition's layout, word
 vectors beside the comments), with other units, epochs and dropout, or changed like a variant of
-experiment.py, to score a 30 % holdout. Number 1, 3, … train vectors of words, and none is taught by
-another. What is trained stays in --keep, and is not trained again: empty it when the notebook has
-changed. Of all that is there it prints
+experiment.py, to score a 30 % holdout. None is taught by another; 0 units: the network that reads
+each word by itself. What is trained stays in --keep, and is not trained again: empty it when the
+notebook has changed. Of all that is there it prints
 
 - a table: the figures of each model (see experiment.py) with standard errors, how far its final
   score lies above that of the same model of the first --variant, the final score of the average of
@@ -60,14 +60,13 @@ def prepare(settings, part):
 
 
 def train(units, epochs, dropout, number):
-    """Train the notebook's network of that number: scores of the holdout, rows to fit, and seconds,
-    as a dict.
+    """Train a network, with the seed of that number: scores of the holdout, rows to fit, and
+    seconds, as a dict.
     """
     seed, begun = kernel.settings.seed, time.perf_counter()
     random.seed(f"{seed} {number}")
     with patch.object(kernel, "SPATIAL_DROPOUT", dropout):
-        trained_words = kernel.frequent_words * (number % 2)
-        model = kernel.build_model(kernel.pretrained[0], trained_words, units)
+        model = kernel.build_model(kernel.pretrained[0], units)
     generator = np.random.default_rng([seed, number])
     steps = epochs * len(kernel.data.draw_batches(generator))
     schedule = kernel.Schedule(steps, deadline=np.inf, steps_to_score=0)

@@ -171,7 +171,8 @@ def test_the_report_is_complete_and_keeps_to_its_schema(finished):
     schema = json.loads((ROOT / "tests" / "report.schema.json").read_text())
     jsonschema.validate(report, schema, jsonschema.Draft202012Validator)
     assert report["stopped_because"] == "all models done"
-    assert [*report["networks"]] == [*report["losses"]] == ["model_1", "model_2"]
+    names = [f"model_{number}" for number in range(1, 1 + report["settings"]["models"])]
+    assert [*report["networks"]] == [*report["losses"]] == names
     assert report["rows"]["held_out"] == len(finished.frame)
     assert 0.9 < report["vector_coverage"] <= 1
     assert report["versions"]["keras"] == kernel.keras.__version__

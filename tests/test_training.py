@@ -76,7 +76,7 @@ def make_pretrained():
 
 def make_model():
     kernel.keras.utils.set_random_seed(1)
-    return kernel.build_model(make_pretrained(), WORDS, 8)
+    return kernel.build_model(make_pretrained(), 8)
 
 
 def scores_of(model):
@@ -277,7 +277,6 @@ def make_ensemble(folder, data=DATA, **changed):
         settings=kernel.Settings(**settings | {"learning_rate": PEAK_RATE} | changed),
         run=RUN,
         data=data,
-        frequent_words=WORDS // 2,
         rows_to_score=SCORED_ROWS,
         ids=IDS,
         toxic=TOXIC[HOLDOUT_ROWS],
@@ -326,10 +325,13 @@ def test_after_each_network_there_is_a_submission_of_all_so_far(two_networks):
         assert second < first
 
 
-def test_every_other_network_trains_vectors_of_frequent_words(two_networks):
-    first, second = two_networks.networks.values()
-    assert "trained/embeddings" not in first
-    assert len(second["trained/embeddings"]) == WORDS // 2 + 2
+def test_every_third_network_reads_each_word_by_itself(tmp_path):
+    """The first one too, which is soon done."""
+    for number in range(6):
+        model, _ = kernel.build(make_ensemble(tmp_path), number, make_pretrained())
+        layers = {layer.name for layer in model.layers}
+        assert ("word" in layers) == (number in (0, 3))
+        assert ({"both_lstm", "both_gru"} <= layers) == (number not in (0, 3))
 
 
 def test_the_holdout_decides_whose_scores_are_submitted(ensemble, tmp_path):
@@ -362,18 +364,20 @@ def test_what_cannot_be_written_does_not_count(ensemble, tmp_path, name):
 # --- build, learn, accept ---
 
 
-def gru_at_first(folder, seed, number):
+def first_weights(folder, seed, number):
     """Weights of a network before it learns."""
     model, _ = kernel.build(make_ensemble(folder, seed=seed), number, make_pretrained())
-    return model.get_layer("both_gru").get_weights()[0]
+    return model.get_layer("dense_1").get_weights()[0][:16, :16]
 
 
 def test_each_network_of_each_run_begins_with_weights_of_its_own(tmp_path):
-    """Those of neighbouring seeds, too: the third network of one is not the first of another."""
-    first = gru_at_first(tmp_path, 5, 0)
-    assert np.array_equal(gru_at_first(tmp_path, 5, 0), first)
-    for seed, number in ((5, 1), (5, 2), (6, 0), (3, 2)):
-        assert not np.allclose(gru_at_first(tmp_path, seed, number), first, atol=0.01)
+    """Those of neighbouring seeds, too: the third network of one is not the second of another."""
+    first = first_weights(tmp_path, 5, 1)
+    assert np.array_equal(first_weights(tmp_path, 5, 1), first)
+    of_others = [first_weights(tmp_path, *of) for of in ((5, 2), (5, 4), (6, 1), (4, 2))]
+    assert min(abs(of - first).max() for of in of_others) > 0.01
+    one, other = (first_weights(tmp_path, 5, number) for number in (0, 3))
+    assert not np.allclose(one, other, atol=0.01)
 
 
 def test_networks_after_the_first_learn_the_test_comments_and_never_the_holdout(tmp_path):

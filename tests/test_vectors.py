@@ -73,7 +73,8 @@ liBeral liberal Liberal LIBERAL
 Paris paris PARIS
 nato Nato NATO
 SOOOO soooo Soooo soo so
-ÉTÉ été Été
+ÉTÉ été Été ete
+Léa léa LÉA lea
 4711 0
 """
 
@@ -92,7 +93,9 @@ def test_order_of_look_up(looked_up):
             assert kernel.number_of(word, vocabulary) == vocabulary[form]
 
 
-@pytest.mark.parametrize("words", ["soooo sooo", "too to", "b2 0", "1000 10", " 0"])
+@pytest.mark.parametrize(
+    "words", ["soooo sooo", "too to", "lea léa", "b2 0", "1000 10", " 0", "søt st"]
+)
 def test_no_look_up_under_another_word(words):
     word, other = words.split(" ")
     assert not vectors_of([{other: [1], "known": [3]}], [word]).any()
@@ -129,16 +132,13 @@ def test_the_parts_of_the_notebook_agree_on_who_has_a_number():
         7 0 0 5
         42 0 0 5
         rare 0 0 0
-        often 0 0 0
     """)
     counts = np.arange(len(expected))
-    known = {"often", *left, *right}
+    known = {*left, *right}
     vocabulary = kernel.number_words([*expected], counts, known, {"extra"})
     vectors = vectors_of([left, right], vocabulary)
     vectors = np.pad(vectors, [(1, 1), (0, 0)])  # row = number
     for word, vector in expected.items():
         found = vectors[kernel.number_of(word, vocabulary)]
         assert found == pytest.approx(vector, rel=0.01), word
-    unknown = 1 + len(vocabulary)
-    assert kernel.number_of("rare", vocabulary) == unknown
-    assert kernel.number_of("often", vocabulary) < unknown
+    assert kernel.number_of("rare", vocabulary) == 1 + len(vocabulary)
