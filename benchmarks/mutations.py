@@ -130,8 +130,8 @@ the clock does not end a training | training
 - max(self.steps / self.planned_steps, by_clock)
 + self.steps / self.planned_steps
 another model is begun too late | training
-- begun + ANOTHER * longest > deadline
-+ begun - ANOTHER * longest > deadline
+- begun + needed > deadline
++ begun - needed > deadline
 networks of other comments are taken over | training
 - joblib.hash([learned, versions, code])
 + joblib.hash([versions, code])

@@ -512,6 +512,19 @@ def test_another_is_begun_while_most_of_one_still_fits(
     assert trained == [*range(networks)]
 
 
+def test_where_none_with_an_lstm_fits_one_without_still_may(tmp_path, clock, monkeypatch):
+    """Where each third, the first included, takes ten seconds, and the others a hundred."""
+    trained = []
+
+    def train_network(ensemble, number, *others):
+        clock.now += 100 if number % 3 else 10
+        trained.append(number)
+
+    monkeypatch.setattr(kernel, "train_network", train_network)
+    train_networks(make_ensemble(tmp_path, models=10), 150)
+    assert trained == [0, 1, 3, 6, 9]
+
+
 @pytest.fixture
 def run_training(tmp_path, monkeypatch):
     """A function that runs the cells that train, with a train_network of the test's own, and that
