@@ -130,8 +130,8 @@ the clock does not end a training | training
 - max(self.steps / self.planned_steps, by_clock)
 + self.steps / self.planned_steps
 another model is begun too late | training
-- begun + needed > deadline
-+ begun - needed > deadline
+- left, both = deadline - begun
++ left, both = deadline + begun
 networks of other comments are taken over | training
 - joblib.hash([learned, versions, code])
 + joblib.hash([versions, code])
