@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from runs import SAMPLE, VECTORS, run_sections
 
@@ -232,6 +232,7 @@ def place(tmp_path_factory):
 ROWS_OF_CSV = st.lists(st.tuples(TEXTS, TEXTS, st.floats(0, 1)), min_size=1)
 
 
+@example([("", "", 0.0)], "\n", [(10**6, 0, BOM_UTF8)])  # a mark that is not the first thing
 @given(ROWS_OF_CSV, st.sampled_from(["\n", "\r\n"]), DAMAGES)
 def test_random_csv_files_are_read_as_pythons_own_reader_does_or_refused(
     place, rows, line_end, damages
