@@ -98,7 +98,7 @@ def seconds_of_networks(devices, pretrained, networks, data, units):
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
         Path(folder, "models").mkdir()
         ensemble = make_ensemble(folder, data, units)
-        numbers = [number for number in range(2 * networks) if number % 3]  # LSTMs
+        numbers = [*filter(kernel.has_lstm, range(2 * networks))]
         numbers = iter(numbers[:networks])
         shared = ensemble, numbers, np.inf, keras.config.dtype_policy().name
         begun, threads = time.perf_counter(), []

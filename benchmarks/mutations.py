@@ -109,7 +109,7 @@ padding that is pooled | scorer
 - "word", sequence), 0) * is_word
 + "word", sequence), 0)
 an LSTM in every network | training
-- settings.lstm_units if number % 3 else 0
+- settings.lstm_units if has_lstm(number) else 0
 + settings.lstm_units
 scores in another order than their ids | training
 - self.ids, best[len(self.toxic) :])
