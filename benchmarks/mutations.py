@@ -105,12 +105,12 @@ weight decay by the step | model
 what is scored right is not known | ask
 - adjectives.index[seems_toxic != adjectives
 + adjectives.index[seems_toxic == adjectives
-padding that is pooled | scorer
-- "word", sequence), 0) * is_word
-+ "word", sequence), 0)
-an LSTM in every network | training
-- settings.lstm_units if has_lstm(number) else 0
-+ settings.lstm_units
+padding that is pooled by the teacher | model
+- GlobalAveragePooling1D()(sequence, mask=ops.not_equal(tokens, 0))
++ GlobalAveragePooling1D()(sequence)
+pieces of the holdout | sections
+- comments.drop(holdout_rows)
++ comments
 scores in another order than their ids | training
 - self.ids, best[len(self.toxic) :])
 + self.ids, best[len(self.toxic) :][::-1])

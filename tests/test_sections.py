@@ -46,6 +46,13 @@ def comments(train_rows, folder):
     return [*train_rows["comment_text"], *read_csv(folder / "test.csv")["comment_text"]]
 
 
+@pytest.fixture(scope="module")
+def texts(comments, names):
+    """The comments, then pieces of those that are not held out."""
+    learned = [text for row, text in enumerate(comments) if row not in names["holdout_rows"]]
+    return [*comments, *(" ".join(text.split()[:5]) for text in learned)]
+
+
 def test_labels_are_those_of_the_file(names, train_rows):
     """Of the train comments; of the test comments, which come behind them, nothing is known."""
     targets = train_rows["target"].astype(float)
@@ -70,13 +77,19 @@ def tokens_by_comment(names):
     return np.split(names["tokens"], names["offsets"][1:-1])
 
 
-def test_tokens_are_those_of_the_comments_in_their_order(names, comments):
-    for row, comment in zip(tokens_by_comment(names), comments, strict=True):
+def test_tokens_are_those_of_the_texts_in_their_order(names, texts):
+    for row, comment in zip(tokens_by_comment(names), texts, strict=True):
         expected = [kernel.number_of(token, names["vocabulary"]) for token in kernel.cut(comment)]
         if len(expected) > 220:
             expected = expected[:165] + expected[-55:]
         assert row.tolist() == expected
+
+
+def test_test_comments_and_pieces_of_what_is_learned_come_behind(names, comments, texts):
+    """The first five words of each comment; none of those held out."""
     assert list(names["test_rows"]) == list(range(ROWS, len(comments)))
+    assert list(names["piece_rows"]) == list(range(len(comments), len(texts)))
+    assert len(names["piece_rows"]) == len(names["fit_rows"]) + len(names["test_rows"])
 
 
 def test_nothing_is_learned_from_what_is_scored(names, comments):
@@ -104,8 +117,8 @@ def test_the_rows_of_the_first_model_are_fit_rows_of_both_classes(names, most):
     assert len(chosen) > most / 2 or most > ROWS
 
 
-def test_words_that_have_a_vector_are_numbered_by_falling_frequency(names, comments):
-    words = Counter(word for text in comments for word in kernel.cut(text))
+def test_words_that_have_a_vector_are_numbered_by_falling_frequency(names, texts):
+    words = Counter(word for text in texts for word in kernel.cut(text))
     _, *lines = VECTORS.read_text(encoding="utf-8").splitlines()
     known = {line.split(" ")[0] for line in lines}
     assert set(names["vocabulary"]) == known
