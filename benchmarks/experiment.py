@@ -242,13 +242,13 @@ def run_variant(name, settings):
         scores.append(expit(both, dtype=float))
         return logits
 
-    changes |= {"predict": predict_more, "plot_bias": lambda *_, **__: None}
+    changes |= {"plot_bias": lambda *_, **__: None}
     with patch.multiple(kernel, **changes):
         run_notebook("teacher = build_teacher(", settings | others)
         texts = make_texts(kernel.train["comment_text"].iloc[kernel.holdout_rows])
         precision, numbers = keras.config.dtype_policy().name, iter(range(settings["models"]))
         own = kernel.devices[0], kernel.pretrained[0]
-        with redirect_stdout(StringIO()):
+        with redirect_stdout(StringIO()), patch.object(kernel, "predict", predict_more):
             kernel.train_networks(kernel.ensemble, numbers, np.inf, precision, *own)
     return texts, np.array(scores)
 

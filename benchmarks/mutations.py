@@ -43,8 +43,8 @@ the holdout among the rows to fit | sections
 - np.flatnonzero(~held_out)
 + np.arange(len(train))
 comments in a wrong order | sections
-- itertools.chain(train["comment_text"],
-+ itertools.chain(train["comment_text"][::-1],
+- pd.concat([train["comment_text"],
++ pd.concat([train["comment_text"][::-1],
 the tail of a long comment is lost | tokens
 - tokens[: max_tokens - tail] + tokens[-tail:]
 + tokens[:max_tokens]
@@ -130,10 +130,10 @@ the clock does not end a training | training
 - max(self.steps / self.planned_steps, by_clock)
 + self.steps / self.planned_steps
 another model is begun too late | training
-- left, both = deadline - begun
-+ left, both = deadline + begun
+- longest > deadline - begun
++ longest > deadline + begun
 networks of other comments are taken over | training
-- joblib.hash([learned, versions, code])
+- joblib.hash([learned, vocabulary, versions, code])
 + joblib.hash([versions, code])
 the time limit is passed | limits
 - deadline = end - min(
