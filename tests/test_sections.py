@@ -48,9 +48,7 @@ def comments(train_rows, folder):
 
 @pytest.fixture(scope="module")
 def texts(comments, names):
-    """The comments, then pieces of those that are not held out."""
-    learned = [text for row, text in enumerate(comments) if row not in names["holdout_rows"]]
-    return [*comments, *(" ".join(text.split()[:5]) for text in learned)]
+    return [*comments, *names["pieces"]]
 
 
 def test_labels_are_those_of_the_file(names, train_rows):
@@ -85,11 +83,18 @@ def test_tokens_are_those_of_the_texts_in_their_order(names, texts):
         assert row.tolist() == expected
 
 
-def test_test_comments_and_pieces_of_what_is_learned_come_behind(names, comments, texts):
-    """The first five words of each comment; none of those held out."""
+def test_a_piece_of_each_comment_that_is_not_held_out_comes_behind_the_test_comments(
+    names, comments, texts
+):
+    """Five words that stand side by side, from all places."""
     assert list(names["test_rows"]) == list(range(ROWS, len(comments)))
     assert list(names["piece_rows"]) == list(range(len(comments), len(texts)))
-    assert len(names["piece_rows"]) == len(names["fit_rows"]) + len(names["test_rows"])
+    places, held_out = set(), {*names["holdout_rows"]}
+    learned = [text.split() for row, text in enumerate(comments) if row not in held_out]
+    for words, piece in zip(learned, names["pieces"], strict=True):
+        windows = [words[n : n + 5] for n in range(max(1, len(words) - 4))]
+        places.add(windows.index(piece.split()) / len(windows))
+    assert min(places) == 0 and max(places) > 0.8
 
 
 def test_nothing_is_learned_from_what_is_scored(names, comments):
