@@ -86,13 +86,13 @@ def test_tokens_are_those_of_the_texts_in_their_order(names, texts):
 def test_a_piece_of_each_comment_that_is_not_held_out_comes_behind_the_test_comments(
     names, comments, texts
 ):
-    """Five words that stand side by side, from all places."""
+    """Four words that stand side by side, from all places."""
     assert list(names["test_rows"]) == list(range(ROWS, len(comments)))
     assert list(names["piece_rows"]) == list(range(len(comments), len(texts)))
     places, held_out = set(), {*names["holdout_rows"]}
     learned = [text.split() for row, text in enumerate(comments) if row not in held_out]
     for words, piece in zip(learned, names["pieces"], strict=True):
-        windows = [words[n : n + 5] for n in range(max(1, len(words) - 4))]
+        windows = [words[n : n + 4] for n in range(max(1, len(words) - 3))]
         places.add(windows.index(piece.split()) / len(windows))
     assert min(places) == 0 and max(places) > 0.8
 
