@@ -2,7 +2,7 @@
 
 Makes in FOLDER a stand-in for the competition's comments and two files of 300-d word vectors (12 GB
 of disk), then runs the notebook's cells on them, to the last. Its results go to FOLDER/results.
-"Not training" are all cells but those that train the teacher and the models and score with them.
+"Not training" are all cells but the one that trains the models and scores with them.
 """
 
 import json
@@ -34,10 +34,7 @@ def run_cells():
     begun = section_begun = time.perf_counter()
     import kernel
 
-    of_training = [
-        *map(kernel.number_of_cell, ("build_teacher(pretrained[0])", "threading.Thread("))
-    ]
-    trains = 0
+    training = kernel.number_of_cell("threading.Thread(")
     section, peaks, names = "1 Problem, imports", [], {}
     for number, cell in enumerate([*kernel.CELLS, {"source": "## ", "cell_type": "markdown"}]):
         now, title = time.perf_counter(), "".join(cell["source"]).partition("\n")[0]
@@ -49,10 +46,8 @@ def run_cells():
         if cell["cell_type"] == "code":
             with redirect_stdout(StringIO()):
                 kernel.run_cell(number, names)
-        if number == of_training[0]:
-            trains_from = now - begun
-        if number in of_training:
-            trains += time.perf_counter() - now
+        if number == training:
+            trains_from, trains = now - begun, time.perf_counter() - now
     print(f"all {now - begun:,.0f} s, {now - begun - trains:,.0f} of them not training, ", end="")
     print(f"which begins after {trains_from:,.0f} s; peak {max(peaks):,.0f} MB")
 

@@ -43,8 +43,8 @@ the holdout among the rows to fit | sections
 - np.flatnonzero(~held_out)
 + np.arange(len(train))
 comments in a wrong order | sections
-- pd.concat([train["comment_text"],
-+ pd.concat([train["comment_text"][::-1],
+- itertools.chain(train["comment_text"],
++ itertools.chain(train["comment_text"][::-1],
 the tail of a long comment is lost | tokens
 - tokens[: max_tokens - tail] + tokens[-tail:]
 + tokens[:max_tokens]
@@ -105,12 +105,12 @@ weight decay by the step | model
 what is scored right is not known | ask
 - adjectives.index[seems_toxic != adjectives
 + adjectives.index[seems_toxic == adjectives
-padding that is pooled by the teacher | model
-- GlobalAveragePooling1D()(sequence, mask=ops.not_equal(tokens, 0))
-+ GlobalAveragePooling1D()(sequence)
-pieces of the holdout | sections
-- comments.drop(holdout_rows)
-+ comments
+padding that is pooled | scorer
+- "word", sequence), 0) * is_word
++ "word", sequence), 0)
+an LSTM in every network | training
+- settings.lstm_units if has_lstm(number) else 0
++ settings.lstm_units
 scores in another order than their ids | training
 - self.ids, best[len(self.toxic) :])
 + self.ids, best[len(self.toxic) :][::-1])
@@ -130,10 +130,10 @@ the clock does not end a training | training
 - max(self.steps / self.planned_steps, by_clock)
 + self.steps / self.planned_steps
 another model is begun too late | training
-- longest > deadline - begun
-+ longest > deadline + begun
+- left, both = deadline - begun
++ left, both = deadline + begun
 networks of other comments are taken over | training
-- joblib.hash([learned, vocabulary, versions, code])
+- joblib.hash([learned, versions, code])
 + joblib.hash([versions, code])
 the time limit is passed | limits
 - deadline = end - min(

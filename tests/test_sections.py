@@ -46,11 +46,6 @@ def comments(train_rows, folder):
     return [*train_rows["comment_text"], *read_csv(folder / "test.csv")["comment_text"]]
 
 
-@pytest.fixture(scope="module")
-def texts(comments, names):
-    return [*comments, *names["pieces"]]
-
-
 def test_labels_are_those_of_the_file(names, train_rows):
     """Of the train comments; of the test comments, which come behind them, nothing is known."""
     targets = train_rows["target"].astype(float)
@@ -75,26 +70,13 @@ def tokens_by_comment(names):
     return np.split(names["tokens"], names["offsets"][1:-1])
 
 
-def test_tokens_are_those_of_the_texts_in_their_order(names, texts):
-    for row, comment in zip(tokens_by_comment(names), texts, strict=True):
+def test_tokens_are_those_of_the_comments_in_their_order(names, comments):
+    for row, comment in zip(tokens_by_comment(names), comments, strict=True):
         expected = [kernel.number_of(token, names["vocabulary"]) for token in kernel.cut(comment)]
         if len(expected) > 220:
             expected = expected[:165] + expected[-55:]
         assert row.tolist() == expected
-
-
-def test_a_piece_of_each_comment_that_is_not_held_out_comes_behind_the_test_comments(
-    names, comments, texts
-):
-    """Four words that stand side by side, from all places."""
     assert list(names["test_rows"]) == list(range(ROWS, len(comments)))
-    assert list(names["piece_rows"]) == list(range(len(comments), len(texts)))
-    places, held_out = set(), {*names["holdout_rows"]}
-    learned = [text.split() for row, text in enumerate(comments) if row not in held_out]
-    for words, piece in zip(learned, names["pieces"], strict=True):
-        windows = [words[n : n + 4] for n in range(max(1, len(words) - 3))]
-        places.add(windows.index(piece.split()) / len(windows))
-    assert min(places) == 0 and max(places) > 0.8
 
 
 def test_nothing_is_learned_from_what_is_scored(names, comments):
@@ -122,8 +104,8 @@ def test_the_rows_of_the_first_model_are_fit_rows_of_both_classes(names, most):
     assert len(chosen) > most / 2 or most > ROWS
 
 
-def test_words_that_have_a_vector_are_numbered_by_falling_frequency(names, texts):
-    words = Counter(word for text in texts for word in kernel.cut(text))
+def test_words_that_have_a_vector_are_numbered_by_falling_frequency(names, comments):
+    words = Counter(word for text in comments for word in kernel.cut(text))
     _, *lines = VECTORS.read_text(encoding="utf-8").splitlines()
     known = {line.split(" ")[0] for line in lines}
     assert set(names["vocabulary"]) == known

@@ -4,7 +4,6 @@ import gc
 import threading
 from collections import Counter
 from types import SimpleNamespace
-from unittest import mock
 
 import kernel
 import numpy as np
@@ -63,7 +62,7 @@ def make_data():
         identity_terms=[],
         labels=labels,
         rows=FIT_ROWS,
-        unlabelled_rows=[],
+        unlabelled_rows=FIT_ROWS[:0],
         batch_size=BATCH_SIZE,
     )
 
@@ -326,6 +325,15 @@ def test_after_each_network_there_is_a_submission_of_all_so_far(two_networks):
         assert second < first
 
 
+def test_every_third_network_reads_each_word_by_itself(tmp_path):
+    """The first one too, which is soon done."""
+    for number in range(6):
+        model, _ = kernel.build(make_ensemble(tmp_path), number, make_pretrained())
+        layers = {layer.name for layer in model.layers}
+        assert ("word" in layers) == (number in (0, 3))
+        assert ({"both_lstm", "both_gru"} <= layers) == (number not in (0, 3))
+
+
 def test_the_holdout_decides_whose_scores_are_submitted(ensemble, tmp_path):
     """Those of TF-IDF until the average is better there."""
     ensemble.baseline_scores = np.where(TOXIC & (np.arange(ROWS) % 9 > 0), 0.6, 0.1)[SCORED_ROWS]
@@ -504,6 +512,19 @@ def test_another_is_begun_while_most_of_one_still_fits(
     assert trained == [*range(networks)]
 
 
+def test_where_none_with_an_lstm_fits_one_without_still_may(tmp_path, clock, monkeypatch):
+    """Where each third, the first included, takes ten seconds, and the others a hundred."""
+    trained = []
+
+    def train_network(ensemble, number, *others):
+        clock.now += 100 if number % 3 else 10
+        trained.append(number)
+
+    monkeypatch.setattr(kernel, "train_network", train_network)
+    train_networks(make_ensemble(tmp_path, models=10), 150)
+    assert trained == [0, 1, 3, 6, 9]
+
+
 @pytest.fixture
 def run_training(tmp_path, monkeypatch):
     """A function that runs the cells that train, with a train_network of the test's own, and that
@@ -516,56 +537,12 @@ def run_training(tmp_path, monkeypatch):
         ensemble.submitted = submitted
         names = vars(kernel) | {"ensemble": ensemble, "settings": ensemble.settings}
         names |= {"devices": devices, "pretrained": [None] * len(devices), "end": 20.0}
-        names |= {"taken_over": {}, "time_limit": 20.0, "deadline": 18.0, "stop": ensemble.stop}
-        names |= {"stopped_because": "time limit"} | changed
+        names |= {"taken_over": {}, "time_limit": 20.0} | changed
         for text in ("threading.Thread(", "No network counts"):
             kernel.run_cell(kernel.number_of_cell(text), names)
         return names
 
     return run
-
-
-@pytest.fixture
-def run_teacher(ensemble):
-    """A function that runs the cell of the teacher, with the test comments for pieces."""
-
-    def run(**changed):
-        ensemble.data = kernel.replace(ensemble.data, labels=DATA.labels.copy())
-        names = vars(kernel) | {"ensemble": ensemble, "settings": ensemble.settings}
-        names |= {"data": ensemble.data, "batches": DATA.draw_batches(np.random.default_rng(0))}
-        names |= {"pretrained": [make_pretrained()], "piece_rows": TEST_ROWS}
-        names |= {"end": UNLIMITED, "time_limit": 20.0} | changed
-        kernel.run_cell(kernel.number_of_cell("teacher = build_teacher("), names)
-        return names
-
-    return run
-
-
-def test_pieces_are_learned_as_the_teacher_labels_them(run_teacher, ensemble):
-    """Which ranks them well: to it one offensive word of a few says enough."""
-    teacher = run_teacher()["teacher"]
-    labels = ensemble.data.labels
-    scores = expit(kernel.predict(teacher, DATA, TEST_ROWS))
-    assert labels[TEST_ROWS, :7] == pytest.approx(scores, abs=1e-6)
-    assert roc_auc_score(TOXIC[TEST_ROWS], labels[TEST_ROWS, 0]) > 0.9
-    assert np.isnan(labels[TEST_ROWS, 7:16]).all()
-    drawn = {*ensemble.data.draw_rows(np.random.default_rng(0))}
-    assert {*FIT_ROWS} < drawn <= {*FIT_ROWS, *TEST_ROWS}
-    assert np.array_equal(
-        np.delete(labels, TEST_ROWS, axis=0), np.delete(DATA.labels, TEST_ROWS, axis=0)
-    )
-
-
-def test_a_teacher_that_diverges_is_told_of_and_the_run_goes_on(run_teacher, ensemble):
-    vectors = np.full((WORDS, 4), np.inf, np.float16)
-    with pytest.warns(UserWarning, match="No pieces are learned.*diverged"):
-        run_teacher(pretrained=[kernel.pretrained_vectors(vectors, "cpu:0")])
-    assert ensemble.data.unlabelled_rows == [] and not ensemble.stop.is_set()
-
-
-def test_who_interrupts_the_teacher_ends_the_training_and_not_the_run(run_teacher, ensemble):
-    run_teacher(train_model=mock.Mock(side_effect=KeyboardInterrupt))
-    assert ensemble.data.unlabelled_rows == [] and ensemble.stop.is_set()
 
 
 def count(ensemble, number, *others):
