@@ -154,14 +154,9 @@ def with_own_vectors(pretrained, units, build_model=kernel.build_model):
     return build_model(vectors, units)
 
 
-def lstm_alone(pretrained, units, build_model=kernel.build_model):
-    """build_model for networks all of which have an LSTM."""
-    return build_model(pretrained, units or kernel.settings.lstm_units)
-
-
-def words_alone(pretrained, units, build_model=kernel.build_model):
-    """build_model for networks all of which read each word by itself."""
-    return build_model(pretrained, 0)
+def openings_alone(data, rows, scores, with_scores=kernel.with_scores):
+    """with_scores for openings, and for no comments to score."""
+    return with_scores(data, rows, scores) if rows is kernel.opening_rows else data
 
 
 def left_out(share, swap=kernel.swap_identity_terms):
@@ -197,9 +192,8 @@ def build_cnn(pretrained, *_):
 VARIANTS = {
     "default": {},
     "swap: never": {"swap_terms": "no"},
-    "comments to score: not learned": {"UNLABELLED": 0},
-    "networks: LSTM alone": {"build_model": lstm_alone},
-    "networks: words alone": {"build_model": words_alone},
+    "comments to score: not learned": {"with_scores": openings_alone},
+    "openings: not learned": {"label_openings": lambda *_: None},
     "words: vectors of their own, too": {"build_model": with_own_vectors},
     "words: projected": {"build_model": projected},
     **{
@@ -242,14 +236,16 @@ def run_variant(name, settings):
         scores.append(expit(both, dtype=float))
         return logits
 
-    changes |= {"predict": predict_more, "plot_bias": lambda *_, **__: None}
+    changes |= {"plot_bias": lambda *_, **__: None}
     with patch.multiple(kernel, **changes):
         run_notebook("ensemble = Ensemble(", settings | others)
         texts = make_texts(kernel.train["comment_text"].iloc[kernel.holdout_rows])
         precision, numbers = keras.config.dtype_policy().name, iter(range(settings["models"]))
         own = kernel.devices[0], kernel.pretrained[0]
         with redirect_stdout(StringIO()):
-            kernel.train_networks(kernel.ensemble, numbers, np.inf, precision, *own)
+            kernel.label_openings(kernel.ensemble, kernel.opening_rows, np.inf, own[1])
+            with patch.object(kernel, "predict", predict_more):
+                kernel.train_networks(kernel.ensemble, numbers, np.inf, precision, *own)
     return texts, np.array(scores)
 
 

@@ -43,7 +43,7 @@ def make_data(rows, words, size):
         identity_terms=[],
         labels=labels.astype(np.float32),
         rows=np.arange(rows),
-        unlabelled_rows=np.array([], int),
+        unlabelled_rows=[],
         batch_size=size,
     )
 
@@ -98,9 +98,7 @@ def seconds_of_networks(devices, pretrained, networks, data, units):
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
         Path(folder, "models").mkdir()
         ensemble = make_ensemble(folder, data, units)
-        numbers = [*filter(kernel.has_lstm, range(2 * networks))]
-        numbers = iter(numbers[:networks])
-        shared = ensemble, numbers, np.inf, keras.config.dtype_policy().name
+        shared = ensemble, iter(range(networks)), np.inf, keras.config.dtype_policy().name
         begun, threads = time.perf_counter(), []
         with patch.object(kernel, "Schedule", Watched):
             for own in zip(devices, pretrained, strict=True):

@@ -105,12 +105,15 @@ weight decay by the step | model
 what is scored right is not known | ask
 - adjectives.index[seems_toxic != adjectives
 + adjectives.index[seems_toxic == adjectives
-padding that is pooled | scorer
-- "word", sequence), 0) * is_word
-+ "word", sequence), 0)
-an LSTM in every network | training
-- settings.lstm_units if has_lstm(number) else 0
-+ settings.lstm_units
+padding that is pooled by the teacher | model
+- GlobalAveragePooling1D()(sequence, mask=ops.not_equal(tokens, 0))
++ GlobalAveragePooling1D()(sequence)
+openings of the holdout | sections
+- np.setdiff1d(np.flatnonzero(lengths >= OPENING), holdout_rows)
++ np.flatnonzero(lengths >= OPENING)
+a teacher worse than TF-IDF teaches | training
+- if ensemble.figure_of(logits[:, 0]) > ensemble
++ if ensemble.figure_of(logits[:, 0]) < ensemble
 scores in another order than their ids | training
 - self.ids, best[len(self.toxic) :])
 + self.ids, best[len(self.toxic) :][::-1])
@@ -130,10 +133,10 @@ the clock does not end a training | training
 - max(self.steps / self.planned_steps, by_clock)
 + self.steps / self.planned_steps
 another model is begun too late | training
-- left, both = deadline - begun
-+ left, both = deadline + begun
+- longest > deadline - begun
++ longest > deadline + begun
 networks of other comments are taken over | training
-- joblib.hash([learned, versions, code])
+- joblib.hash([learned, vocabulary, versions, code])
 + joblib.hash([versions, code])
 the time limit is passed | limits
 - deadline = end - min(

@@ -2,9 +2,8 @@
 
 Trains the notebook's networks on parts of the rows to fit in FOLDER (the competition's layout, word
 vectors beside the comments), with other units, epochs and dropout, or changed like a variant of
-experiment.py, to score a 30 % holdout. None is taught by another; 0 units: the network that reads
-each word by itself. What is trained stays in --keep, and is not trained again: empty it when the
-notebook has changed. Of all that is there it prints
+experiment.py, to score a 30 % holdout. None is taught by another. What is trained stays in --keep,
+and is not trained again: empty it when the notebook has changed. Of all that is there it prints
 
 - a table: the figures of each model (see experiment.py) with standard errors, how far its final
   score lies above that of the same model of the first --variant, the final score of the average of
@@ -57,6 +56,8 @@ def prepare(settings, part):
     kernel.mentioned = kernel.mentioned[kept].reset_index(drop=True)
     with patch.object(kernel, "split_holdout", lambda *_: held_out):
         run_notebook("ensemble = Ensemble(", settings, first=SPLIT)
+    with redirect_stdout(StringIO()):
+        kernel.label_openings(kernel.ensemble, kernel.opening_rows, np.inf, kernel.pretrained[0])
 
 
 def train(units, epochs, dropout, number):
@@ -68,13 +69,14 @@ def train(units, epochs, dropout, number):
     with patch.object(kernel, "SPATIAL_DROPOUT", dropout):
         model = kernel.build_model(kernel.pretrained[0], units)
     generator = np.random.default_rng([seed, number])
-    steps = epochs * len(kernel.data.draw_batches(generator))
+    data = kernel.ensemble.data
+    steps = epochs * len(data.draw_batches(generator))
     schedule = kernel.Schedule(steps, deadline=np.inf, steps_to_score=0)
     rate = kernel.settings.learning_rate
     with redirect_stdout(StringIO()):
-        kernel.train_model(model, kernel.data, generator, schedule, rate, Event(), "model")
+        kernel.train_model(model, data, generator, schedule, rate, Event(), "model")
     seconds = time.perf_counter() - begun
-    logits = kernel.predict(model, kernel.data, kernel.holdout_rows)
+    logits = kernel.predict(model, data, kernel.holdout_rows)
     scores = expit(logits[:, 0], dtype=float)
     return {"scores": scores, "rows": len(kernel.fit_rows), "seconds": seconds}
 

@@ -20,7 +20,7 @@ def make_data(lengths, batch_size, **changed):
         "identity_terms": [],
         "labels": np.column_stack([row + 1, row + 0.5]),
         "rows": np.arange(len(lengths)),
-        "unlabelled_rows": np.array([], int),
+        "unlabelled_rows": [],
         "batch_size": batch_size,
     }
     return kernel.TrainingData(**unless_given | changed)
@@ -115,7 +115,7 @@ def test_an_epoch_draws_two_surplus_and_half_an_unlabelled_row_for_each_other(su
     surplus = [False, *surplus]  # one row at least is none
     lengths = [1] * (len(surplus) + unlabelled)
     rows, extra = np.split(np.arange(len(lengths)), [len(surplus)])
-    comments = make_data(lengths, 8, rows=rows, unlabelled_rows=extra)
+    comments = make_data(lengths, 8, rows=rows, unlabelled_rows=[extra])
     comments.labels[rows, 0] = ~np.array(surplus)
     wanted = {*rows[comments.labels[rows, 0] > 0]}
     most = min(sum(surplus), 2 * len(wanted))

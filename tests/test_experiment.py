@@ -12,10 +12,10 @@ from runs import VECTORS, copy_of_sample
 
 BENCHMARKS = kernel.NOTEBOOK.parent / "benchmarks"
 VARIANTS = (  # each name is a variant that replaces something else
-    "swap: never + comments to score: not learned + networks: LSTM alone + loss: no pairs",
+    "swap: never + comments to score: not learned + loss: no pairs",
     "words: vectors of their own, too + words: 0.1 left out",
     "words: projected + units: 128",
-    "networks: words alone",
+    "openings: not learned",
     "network: the organisers'",
 )
 

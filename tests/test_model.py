@@ -19,10 +19,10 @@ def make_pretrained():
     return kernel.pretrained_vectors(matrix.astype(np.float16), "cpu:0")
 
 
-def make_model(units):
-    """A small model without dropout."""
+def without_dropout(build, *arguments):
+    """A small model."""
     keras.utils.set_random_seed(0)
-    model = kernel.build_model(make_pretrained(), units)
+    model = build(make_pretrained(), *arguments)
     for layer in model.layers:
         if isinstance(layer, keras.layers.Dropout):
             layer.rate = 0.0
@@ -31,14 +31,14 @@ def make_model(units):
 
 @pytest.fixture
 def model():
-    return make_model(UNITS)
+    return without_dropout(kernel.build_model, UNITS)
 
 
 @pytest.fixture
-def by_itself():
-    """A model that reads each word by itself. Biases that begin as zeros would hide padding."""
-    model = make_model(units=0)
-    bias = model.get_layer("word").bias
+def teacher():
+    """Biases that begin as zeros would hide padding."""
+    model = without_dropout(kernel.build_teacher)
+    bias = model.trainable_weights[1]
     bias.assign(np.ones(bias.shape))
     return model
 
@@ -65,7 +65,7 @@ def close(actual, expected):
     return np.allclose(actual, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["model", "by_itself"])
+@pytest.mark.parametrize("name", ["model", "teacher"])
 @pytest.mark.parametrize("padding", [0, 50])
 def test_score_depends_on_the_comment_alone(name, padding, request):
     model = request.getfixturevalue(name)
@@ -86,18 +86,17 @@ def test_each_word_matters_and_their_order_does(model):
     assert changes.max(axis=1).min() > 1e-3
 
 
-def test_without_units_each_word_matters_and_their_order_does_not(by_itself):
-    before, reversed_, other = logits_of(by_itself, ROW, ROW[::-1], [*ROW[:-1], 2])
-    assert close(before, reversed_)
-    assert abs(before - other).max() > 1e-3
+def test_to_the_teacher_a_text_is_the_mean_of_its_words(teacher):
+    """In logits, which are linear in it: of two words they lie half-way."""
+    words = logits_of(teacher, *([word] for word in ROW))
+    assert close(logits_of(teacher, ROW, ROW[::-1]), words.mean(axis=0))
+    assert np.ptp(words, axis=0).min() > 1e-3
 
 
-@pytest.mark.parametrize("name, last", [("model", "both_gru"), ("by_itself", "word")])
-def test_the_words_are_pooled_by_maximum_and_mean(name, last, request):
-    """Of the last layer's outputs; padding, which could be the highest, counts in neither."""
-    model = request.getfixturevalue(name)
-    last_layer, dense = model.get_layer(last).output, model.get_layer("dense_1").input
-    outputs = keras.Model(model.input, [last_layer, dense])
+def test_the_words_are_pooled_by_maximum_and_mean(model):
+    """Of the GRU's outputs; padding, which could be the highest, counts in neither."""
+    gru, dense = model.get_layer("both_gru").output, model.get_layer("dense_1").input
+    outputs = keras.Model(model.input, [gru, dense])
     sequence, pooled = outputs(batch(*comments(), padding=3))
     for place, row in enumerate(comments()):
         words = sequence[place].numpy()[: len(row)]
@@ -228,7 +227,7 @@ def take_steps(model, steps=1, weight=1, planned=10**6, rate=0.01, unknown=()):
     return [float(train_step(rate, 0.5, tokens, labels)) for _ in range(steps)]
 
 
-@pytest.mark.parametrize("name", ["model", "by_itself"])
+@pytest.mark.parametrize("name", ["model", "teacher"])
 def test_pretrained_vectors_stay_and_all_else_learns(name, request):
     model = request.getfixturevalue(name)
     pretrained, before = model.get_layer("pretrained").embeddings, model.get_weights()

@@ -71,12 +71,21 @@ def tokens_by_comment(names):
 
 
 def test_tokens_are_those_of_the_comments_in_their_order(names, comments):
-    for row, comment in zip(tokens_by_comment(names), comments, strict=True):
+    for row, comment in zip(tokens_by_comment(names), comments, strict=False):  # openings follow
         expected = [kernel.number_of(token, names["vocabulary"]) for token in kernel.cut(comment)]
         if len(expected) > 220:
             expected = expected[:165] + expected[-55:]
         assert row.tolist() == expected
     assert list(names["test_rows"]) == list(range(ROWS, len(comments)))
+
+
+def test_behind_them_come_the_openings_of_all_that_are_not_held_out(names, comments):
+    """The first five tokens of each that has so many."""
+    texts = [row.tolist() for row in tokens_by_comment(names)]
+    learned = np.delete(np.arange(len(comments)), names["holdout_rows"])
+    expected = [texts[row][:5] for row in learned if len(texts[row]) >= 5]
+    assert texts[len(comments) :] == expected
+    assert list(names["opening_rows"]) == list(range(len(comments), len(texts)))
 
 
 def test_nothing_is_learned_from_what_is_scored(names, comments):
@@ -109,7 +118,8 @@ def test_words_that_have_a_vector_are_numbered_by_falling_frequency(names, comme
     _, *lines = VECTORS.read_text(encoding="utf-8").splitlines()
     known = {line.split(" ")[0] for line in lines}
     assert set(names["vocabulary"]) == known
-    padding, *counts, unknown = np.bincount(names["tokens"], minlength=len(known) + 2)
+    tokens = np.concatenate(tokens_by_comment(names)[: len(comments)])
+    padding, *counts, unknown = np.bincount(tokens, minlength=len(known) + 2)
     assert counts == sorted(counts, reverse=True)
     without = [word for word in words if known.isdisjoint(kernel.spellings(word))]
     assert padding == 0

@@ -4,6 +4,7 @@ import gc
 import threading
 from collections import Counter
 from types import SimpleNamespace
+from unittest import mock
 
 import kernel
 import numpy as np
@@ -62,7 +63,7 @@ def make_data():
         identity_terms=[],
         labels=labels,
         rows=FIT_ROWS,
-        unlabelled_rows=FIT_ROWS[:0],
+        unlabelled_rows=[],
         batch_size=BATCH_SIZE,
     )
 
@@ -325,15 +326,6 @@ def test_after_each_network_there_is_a_submission_of_all_so_far(two_networks):
         assert second < first
 
 
-def test_every_third_network_reads_each_word_by_itself(tmp_path):
-    """The first one too, which is soon done."""
-    for number in range(6):
-        model, _ = kernel.build(make_ensemble(tmp_path), number, make_pretrained())
-        layers = {layer.name for layer in model.layers}
-        assert ("word" in layers) == (number in (0, 3))
-        assert ({"both_lstm", "both_gru"} <= layers) == (number not in (0, 3))
-
-
 def test_the_holdout_decides_whose_scores_are_submitted(ensemble, tmp_path):
     """Those of TF-IDF until the average is better there."""
     ensemble.baseline_scores = np.where(TOXIC & (np.arange(ROWS) % 9 > 0), 0.6, 0.1)[SCORED_ROWS]
@@ -401,7 +393,7 @@ def test_networks_after_the_first_learn_the_test_comments_and_never_the_holdout(
 
 def learn(ensemble, deadline=UNLIMITED):
     model, data = kernel.build(ensemble, 0, make_pretrained())
-    return kernel.learn(ensemble, 0, deadline, model, data)
+    return kernel.learn(ensemble, "model_1", deadline, model, data)
 
 
 COUNTS = [(25, BATCH_SIZE, False), (26, BATCH_SIZE, True), (299, 1, False), (300, 1, True)]
@@ -512,19 +504,6 @@ def test_another_is_begun_while_most_of_one_still_fits(
     assert trained == [*range(networks)]
 
 
-def test_where_none_with_an_lstm_fits_one_without_still_may(tmp_path, clock, monkeypatch):
-    """Where each third, the first included, takes ten seconds, and the others a hundred."""
-    trained = []
-
-    def train_network(ensemble, number, *others):
-        clock.now += 100 if number % 3 else 10
-        trained.append(number)
-
-    monkeypatch.setattr(kernel, "train_network", train_network)
-    train_networks(make_ensemble(tmp_path, models=10), 150)
-    assert trained == [0, 1, 3, 6, 9]
-
-
 @pytest.fixture
 def run_training(tmp_path, monkeypatch):
     """A function that runs the cells that train, with a train_network of the test's own, and that
@@ -537,12 +516,54 @@ def run_training(tmp_path, monkeypatch):
         ensemble.submitted = submitted
         names = vars(kernel) | {"ensemble": ensemble, "settings": ensemble.settings}
         names |= {"devices": devices, "pretrained": [None] * len(devices), "end": 20.0}
-        names |= {"taken_over": {}, "time_limit": 20.0} | changed
+        names |= {"taken_over": {}, "time_limit": 20.0, "opening_rows": TEST_ROWS}
+        names |= {"label_openings": mock.Mock()} | changed
         for text in ("threading.Thread(", "No network counts"):
             kernel.run_cell(kernel.number_of_cell(text), names)
         return names
 
     return run
+
+
+def label_openings(ensemble, pretrained=None, deadline=UNLIMITED):
+    """With the test comments for openings."""
+    kernel.label_openings(ensemble, TEST_ROWS, deadline, pretrained or make_pretrained())
+
+
+def test_openings_are_learned_as_the_teacher_scores_them(ensemble):
+    """To which one offensive word of a few says enough."""
+    label_openings(ensemble)
+    labels = ensemble.data.labels
+    assert roc_auc_score(TOXIC[TEST_ROWS], labels[TEST_ROWS, 0]) > 0.9
+    assert ((labels[TEST_ROWS, :7] > 0) & (labels[TEST_ROWS, :7] < 1)).all()
+    assert np.isnan(labels[TEST_ROWS, 7:16]).all()
+    drawn = {*ensemble.data.draw_rows(np.random.default_rng(0))}
+    assert {*FIT_ROWS} < drawn <= {*FIT_ROWS, *TEST_ROWS}
+    others = np.delete(labels, TEST_ROWS, axis=0)
+    assert np.array_equal(others, np.delete(DATA.labels, TEST_ROWS, axis=0), equal_nan=True)
+
+
+def test_a_teacher_that_tf_idf_outranks_teaches_nothing(ensemble, capsys):
+    ensemble.baseline_scores = np.where(TOXIC, 0.9, 0.1)[SCORED_ROWS]
+    label_openings(ensemble)
+    assert ensemble.data is DATA
+    assert "Openings are learned: False" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fault", ["diverges", "has no time"])
+def test_a_teacher_that_is_not_done_teaches_nothing_and_the_run_goes_on(fault, ensemble, capsys):
+    vectors = np.full((WORDS, 4), np.inf, np.float16)
+    if fault == "diverges":
+        label_openings(ensemble, kernel.pretrained_vectors(vectors, "cpu:0"))
+    else:
+        label_openings(ensemble, deadline=0)
+    assert ensemble.data is DATA and not ensemble.stop.is_set()
+    assert "Openings are learned: False" in capsys.readouterr().out
+
+
+def test_who_interrupts_the_teacher_ends_the_training_and_not_the_run(run_training):
+    with pytest.warns(UserWarning, match="No network counts"), pytest.raises(SystemExit):
+        run_training(count, label_openings=mock.Mock(side_effect=KeyboardInterrupt))
 
 
 def count(ensemble, number, *others):

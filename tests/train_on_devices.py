@@ -24,8 +24,7 @@ def train(ensemble, workers, precision, networks):
     config.set_logical_device_configuration(cpu, logical)
     kernel.find_devices()
     vectors = np.eye(WORDS, dtype=np.float16)
-    numbers = [*filter(kernel.has_lstm, range(2 * networks))]
-    shared = ensemble, iter(numbers[:networks]), time.monotonic() + 1e6, precision
+    shared = ensemble, iter(range(networks)), time.monotonic() + 1e6, precision
     jobs = []
     for device in (f"cpu:{number}" for number in range(workers)):
         own = device, kernel.pretrained_vectors(vectors, device)
