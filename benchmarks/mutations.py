@@ -136,7 +136,7 @@ another model is begun too late | training
 - longest > deadline - begun
 + longest > deadline + begun
 networks of other comments are taken over | training
-- joblib.hash([learned, vocabulary, versions, code])
+- joblib.hash([learned, embedding_matrix, vocabulary, versions, code])
 + joblib.hash([versions, code])
 the time limit is passed | limits
 - deadline = end - min(
