@@ -112,8 +112,8 @@ openings of the holdout | sections
 - np.setdiff1d(np.flatnonzero(lengths >= OPENING), holdout_rows)
 + np.flatnonzero(lengths >= OPENING)
 a teacher worse than TF-IDF teaches | training
-- if ensemble.figure_of(logits[:, 0]) > ensemble
-+ if ensemble.figure_of(logits[:, 0]) < ensemble
+- if rows.size and figure > ensemble
++ if rows.size and figure < ensemble
 scores in another order than their ids | training
 - self.ids, best[len(self.toxic) :])
 + self.ids, best[len(self.toxic) :][::-1])

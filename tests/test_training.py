@@ -525,9 +525,9 @@ def run_training(tmp_path, monkeypatch):
     return run
 
 
-def label_openings(ensemble, pretrained=None, deadline=UNLIMITED):
+def label_openings(ensemble, pretrained=None, deadline=UNLIMITED, rows=TEST_ROWS):
     """With the test comments for openings."""
-    kernel.label_openings(ensemble, TEST_ROWS, deadline, pretrained or make_pretrained())
+    kernel.label_openings(ensemble, rows, deadline, pretrained or make_pretrained())
 
 
 def test_openings_are_learned_as_the_teacher_scores_them(ensemble):
@@ -550,13 +550,17 @@ def test_a_teacher_that_tf_idf_outranks_teaches_nothing(ensemble, capsys):
     assert "Openings are learned: False" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("fault", ["diverges", "has no time"])
-def test_a_teacher_that_is_not_done_teaches_nothing_and_the_run_goes_on(fault, ensemble, capsys):
-    vectors = np.full((WORDS, 4), np.inf, np.float16)
-    if fault == "diverges":
-        label_openings(ensemble, kernel.pretrained_vectors(vectors, "cpu:0"))
-    else:
-        label_openings(ensemble, deadline=0)
+INFINITE = np.full((WORDS, 4), np.inf, np.float16)
+FAULTS = {
+    "it diverges": {"pretrained": kernel.pretrained_vectors(INFINITE, "cpu:0")},
+    "it has no time": {"deadline": 0},
+    "each comment is shorter": {"rows": TEST_ROWS[:0]},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_where_a_teacher_cannot_teach_the_run_goes_on(fault, ensemble, capsys):
+    label_openings(ensemble, **FAULTS[fault])
     assert ensemble.data is DATA and not ensemble.stop.is_set()
     assert "Openings are learned: False" in capsys.readouterr().out
 
