@@ -71,8 +71,8 @@ def make_data():
 TOXIC, DATA = make_data()
 
 
-def make_pretrained():
-    return kernel.pretrained_vectors(np.eye(WORDS, dtype=np.float16), "cpu:0")
+def make_pretrained(shift=0):
+    return kernel.pretrained_vectors(np.eye(WORDS, dtype=np.float16) + shift, "cpu:0")
 
 
 def make_model():
@@ -525,9 +525,9 @@ def run_training(tmp_path, monkeypatch):
     return run
 
 
-def label_openings(ensemble, pretrained=None, deadline=UNLIMITED, rows=TEST_ROWS):
-    """With the test comments for openings."""
-    kernel.label_openings(ensemble, rows, deadline, pretrained or make_pretrained())
+def label_openings(ensemble, rows=TEST_ROWS, deadline=UNLIMITED, shift=0):
+    """With the test comments for openings. shift: of the word vectors."""
+    kernel.label_openings(ensemble, rows, deadline, make_pretrained(shift))
 
 
 def test_openings_are_learned_as_the_teacher_scores_them(ensemble):
@@ -550,9 +550,8 @@ def test_a_teacher_that_tf_idf_outranks_teaches_nothing(ensemble, capsys):
     assert "Openings are learned: False" in capsys.readouterr().out
 
 
-INFINITE = np.full((WORDS, 4), np.inf, np.float16)
 FAULTS = {
-    "it diverges": {"pretrained": kernel.pretrained_vectors(INFINITE, "cpu:0")},
+    "it diverges": {"shift": np.inf},
     "it has no time": {"deadline": 0},
     "each comment is shorter": {"rows": TEST_ROWS[:0]},
 }
