@@ -111,9 +111,12 @@ padding that is pooled by the teacher | model
 openings of the holdout | sections
 - np.setdiff1d(np.flatnonzero(lengths >= OPENING), holdout_rows)
 + np.flatnonzero(lengths >= OPENING)
-a teacher worse than TF-IDF teaches | training
-- if rows.size and figure > ensemble
-+ if rows.size and figure < ensemble
+a teacher far behind TF-IDF teaches | training
+- if rows.size and own > of_tf_idf - BEHIND
++ if rows.size and own > 0.5
+a teacher a little behind TF-IDF teaches nothing | training
+- if rows.size and own > of_tf_idf - BEHIND
++ if rows.size and own > of_tf_idf
 scores in another order than their ids | training
 - self.ids, best[len(self.toxic) :])
 + self.ids, best[len(self.toxic) :][::-1])

@@ -543,11 +543,20 @@ def test_openings_are_learned_as_the_teacher_scores_them(ensemble):
     assert np.array_equal(others, np.delete(DATA.labels, TEST_ROWS, axis=0), equal_nan=True)
 
 
-def test_a_teacher_that_tf_idf_outranks_teaches_nothing(ensemble, capsys):
-    ensemble.baseline_scores = np.where(TOXIC, 0.9, 0.1)[SCORED_ROWS]
-    label_openings(ensemble)
-    assert ensemble.data is DATA
-    assert "Openings are learned: False" in capsys.readouterr().out
+@pytest.mark.parametrize(("behind", "learned"), [(0.02, True), (0.03, False)])
+def test_a_teacher_far_behind_tf_idf_teaches_nothing(
+    behind, learned, ensemble, capsys, monkeypatch
+):
+    """behind: share of the pairs of toxic and harmless comments that TF-IDF alone ranks right."""
+    ensemble.toxic = np.arange(200) % 2 == 1  # so many are held out, and none else scored
+    ensemble.mentioned = pd.DataFrame(False, range(200), kernel.IDENTITIES)
+    ensemble.baseline_scores = ensemble.toxic * 1.0
+    logits = np.tile(ensemble.baseline_scores[:, None], (1, 7))
+    logits[1 : int(behind * 200) : 2] = -1  # of 100 toxic ones so many rank below all harmless ones
+    monkeypatch.setattr(kernel, "predict", lambda *_: logits)
+    label_openings(ensemble, np.arange(200))
+    assert (ensemble.data is not DATA) == learned
+    assert f"Openings are learned: {learned}" in capsys.readouterr().out
 
 
 FAULTS = {
