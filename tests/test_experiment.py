@@ -15,7 +15,7 @@ VARIANTS = (  # each name is a variant that replaces something else
     "swap: never + comments to score: not learned + loss: no pairs",
     "words: vectors of their own, too + words: 0.1 left out",
     "words: projected + units: 128",
-    "openings: not learned + spatial dropout: 0.2",  # a teacher of so few comments teaches nothing
+    "openings: not learned + spatial dropout: 0.2",
     "network: the organisers'",
 )
 

@@ -543,34 +543,38 @@ def test_openings_are_learned_as_the_teacher_scores_them(ensemble):
     assert np.array_equal(others, np.delete(DATA.labels, TEST_ROWS, axis=0), equal_nan=True)
 
 
-@pytest.mark.parametrize(("behind", "learned"), [(0.02, True), (0.03, False)])
-def test_a_teacher_far_behind_tf_idf_teaches_nothing(
-    behind, learned, ensemble, capsys, monkeypatch
-):
-    """behind: share of the pairs of toxic and harmless comments that TF-IDF alone ranks right."""
-    ensemble.toxic = np.arange(200) % 2 == 1  # so many are held out, and none else scored
-    ensemble.mentioned = pd.DataFrame(False, range(200), kernel.IDENTITIES)
-    ensemble.baseline_scores = ensemble.toxic * 1.0
-    logits = np.tile(ensemble.baseline_scores[:, None], (1, 7))
-    logits[1 : int(behind * 200) : 2] = -1  # of 100 toxic ones so many rank below all harmless ones
-    monkeypatch.setattr(kernel, "predict", lambda *_: logits)
-    label_openings(ensemble, np.arange(200))
-    assert (ensemble.data is not DATA) == learned
+@pytest.mark.parametrize(("auc", "learned"), [(0.93, True), (0.92, False)])
+def test_a_teacher_far_behind_tf_idf_teaches_nothing(auc, learned, ensemble, capsys):
+    ensemble.figure_of = mock.Mock(side_effect=[auc, 0.95])
+    label_openings(ensemble)
+    ensemble.figure_of.assert_called_with(ensemble.baseline_scores, "overall_auc")
     assert f"Openings are learned: {learned}" in capsys.readouterr().out
+    assert (ensemble.data is not DATA) == learned
 
 
 FAULTS = {
     "it diverges": {"shift": np.inf},
     "it has no time": {"deadline": 0},
-    "each comment is shorter": {"rows": TEST_ROWS[:0]},
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_where_a_teacher_cannot_teach_the_run_goes_on(fault, ensemble, capsys):
-    label_openings(ensemble, **FAULTS[fault])
+    with pytest.warns(UserWarning, match="The teacher teaches nothing: .*Error"):
+        label_openings(ensemble, **FAULTS[fault])
     assert ensemble.data is DATA and not ensemble.stop.is_set()
     assert "Openings are learned: False" in capsys.readouterr().out
+
+
+def test_where_all_networks_are_taken_over_there_is_no_teacher(run_training):
+    """None that could be called."""
+    taken_over = ["model_1", "model_2", "model_3", "model_4"]  # into another ensemble
+    with pytest.warns(UserWarning, match="No network counts"), pytest.raises(SystemExit):
+        run_training(count, label_openings=None, taken_over=taken_over)
+
+
+def test_where_each_comment_is_shorter_than_an_opening_there_is_no_teacher(run_training):
+    run_training(count, label_openings=None, opening_rows=TEST_ROWS[:0])
 
 
 def test_who_interrupts_the_teacher_ends_the_training_and_not_the_run(run_training):
