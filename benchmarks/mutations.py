@@ -112,11 +112,11 @@ openings of the holdout | sections
 - np.setdiff1d(np.flatnonzero(lengths >= OPENING), holdout_rows)
 + np.flatnonzero(lengths >= OPENING)
 a teacher far behind TF-IDF teaches | training
-- if rows.size and own > of_tf_idf - BEHIND
-+ if rows.size and own > 0.5
+- if own > of_tf_idf - BEHIND
++ if own > 0.5
 a teacher a little behind TF-IDF teaches nothing | training
-- if rows.size and own > of_tf_idf - BEHIND
-+ if rows.size and own > of_tf_idf
+- if own > of_tf_idf - BEHIND
++ if own > of_tf_idf
 scores in another order than their ids | training
 - self.ids, best[len(self.toxic) :])
 + self.ids, best[len(self.toxic) :][::-1])
@@ -139,11 +139,11 @@ another model is begun too late | training
 - longest > deadline - begun
 + longest > deadline + begun
 networks of other comments are taken over | training
-- joblib.hash([learned, embedding_matrix, vocabulary, versions, code])
+- joblib.hash([learned, vars(data), embedding_matrix, vocabulary, versions, code])
 + joblib.hash([versions, code])
 the time limit is passed | limits
-- deadline = end - min(
-+ deadline = end + min(
+- deadline, stopped_because = end - min(
++ deadline, stopped_because = end + min(
 a GPU gets the time of a CPU | settings
 - KAGGLE_SECONDS[kind_of_device]
 + KAGGLE_SECONDS["cpu"]
