@@ -105,18 +105,18 @@ weight decay by the step | model
 what is scored right is not known | ask
 - adjectives.index[seems_toxic != adjectives
 + adjectives.index[seems_toxic == adjectives
-padding that is pooled by the teacher | model
-- GlobalAveragePooling1D()(sequence, mask=ops.not_equal(tokens, 0))
-+ GlobalAveragePooling1D()(sequence)
+padding that the teacher sees | model
+- activation="relu", use_bias=False)
++ activation="relu")
 openings of the holdout | sections
 - np.setdiff1d(np.flatnonzero(lengths >= OPENING), holdout_rows)
 + np.flatnonzero(lengths >= OPENING)
-a teacher far behind TF-IDF teaches | training
-- if own > of_tf_idf - BEHIND
+a teacher that is no better than TF-IDF teaches | training
+- if own > of_tf_idf
 + if own > 0.5
-a teacher a little behind TF-IDF teaches nothing | training
-- if own > of_tf_idf - BEHIND
-+ if own > of_tf_idf
+openings as the teacher scores few words | training
+- logits * of_comments.std(axis=0) + of_comments.mean(axis=0)
++ logits + of_comments.mean(axis=0)
 scores in another order than their ids | training
 - self.ids, best[len(self.toxic) :])
 + self.ids, best[len(self.toxic) :][::-1])
@@ -193,7 +193,7 @@ the average keeps the start where the clock ends a training | training
 - steps = self.steps / progress
 + steps = self.planned_steps
 a network that was stopped counts | training
-- if stop.is_set() or schedule
+- if ensemble.stop.is_set() or schedule
 + if schedule
 a loss that is no number is no fault | training
 - if not np.isfinite(loss):
