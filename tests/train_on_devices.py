@@ -37,7 +37,7 @@ def train(ensemble, workers, precision, networks):
 def main(workers, precision, networks, output):
     peaks, seen, dtypes = [], [], []
     kernel.SPATIAL_DROPOUT, kernel.with_scores = 0.0, lambda data, *others: data  # none is taught
-    make_train_step, accept = kernel.make_train_step, kernel.accept
+    make_train_step, predict = kernel.make_train_step, kernel.predict
 
     def watched(model, adam):
         """Notes for each step of each network its device, and when the step began."""
@@ -50,11 +50,11 @@ def main(workers, precision, networks, output):
 
         return train_one
 
-    def accept_and_note(*of_network):
+    def predict_and_note(*of_network):
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-        return accept(*of_network)
+        return predict(*of_network)
 
-    kernel.make_train_step, kernel.accept = watched, accept_and_note
+    kernel.make_train_step, kernel.predict = watched, predict_and_note
     with tempfile.TemporaryDirectory() as folder:
         ensemble = make_ensemble(Path(folder), lstm_units=8)
         train(ensemble, workers, precision, networks)
