@@ -19,15 +19,17 @@ swapped, others, names
 gap           counterfactual gap (Garg et al. 2019): mean change, up or down, of the scores of
               held-out comments when the terms in them are replaced by others that training swaps
 lift          mean rise of the score of a harmless sentence when such a term is put in
+
+Losses, and whether openings are learned, go to stderr.
 """
 
 import argparse
 import itertools
+import sys
 import tempfile
 from collections import ChainMap
 from contextlib import redirect_stdout
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
@@ -188,7 +190,8 @@ def build_cnn(pretrained, *_):
     return keras.Model(tokens, heads(hidden))
 
 
-# name: settings, by their names, and definitions of the notebook that are replaced
+# name: settings, by their names, and definitions of the notebook that are replaced; spatial dropout
+# also in the teacher
 VARIANTS = {
     "default": {},
     "swap: never": {"swap_terms": "no"},
@@ -200,6 +203,8 @@ VARIANTS = {
         f"words: {share} left out": {"swap_identity_terms": left_out(share)} for share in (0.1, 0.2)
     },
     **{f"spatial dropout: {share}": {"SPATIAL_DROPOUT": share} for share in (0.2, 0.4)},
+    **{f"rate: {rate}": {"learning_rate": rate} for rate in (0.002, 0.008)},
+    **{f"surplus: {share}": {"SURPLUS": share} for share in (1, 4)},
     **{f"weight decay: {decay}": {"WEIGHT_DECAY": decay} for decay in (1, 150, 1500)},
     **{f"units: {units}": {"lstm_units": units} for units in (128, 256)},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
@@ -242,7 +247,7 @@ def run_variant(name, settings):
         texts = make_texts(kernel.train["comment_text"].iloc[kernel.holdout_rows])
         precision, numbers = keras.config.dtype_policy().name, iter(range(settings["models"]))
         own = kernel.devices[0], kernel.pretrained[0]
-        with redirect_stdout(StringIO()):
+        with redirect_stdout(sys.stderr):  # the table stands alone
             kernel.label_openings(kernel.ensemble, kernel.opening_rows, np.inf, own[1])
             with patch.object(kernel, "predict", predict_more):
                 kernel.train_networks(kernel.ensemble, numbers, np.inf, precision, *own)

@@ -16,11 +16,11 @@ and is not trained again: empty it when the notebook has changed. Of all that is
 
 import itertools
 import random
+import sys
 import tempfile
 import time
 from contextlib import redirect_stdout
 from functools import partial
-from io import StringIO
 from pathlib import Path
 from threading import Event
 from unittest.mock import patch
@@ -56,7 +56,7 @@ def prepare(settings, part):
     kernel.mentioned = kernel.mentioned[kept].reset_index(drop=True)
     with patch.object(kernel, "split_holdout", lambda *_: held_out):
         run_notebook("ensemble = Ensemble(", settings, first=SPLIT)
-    with redirect_stdout(StringIO()):
+    with redirect_stdout(sys.stderr):
         kernel.label_openings(kernel.ensemble, kernel.opening_rows, np.inf, kernel.pretrained[0])
 
 
@@ -73,7 +73,7 @@ def train(units, epochs, dropout, number):
     steps = epochs * len(data.draw_batches(generator))
     schedule = kernel.Schedule(steps, deadline=np.inf, steps_to_score=0)
     rate = kernel.settings.learning_rate
-    with redirect_stdout(StringIO()):
+    with redirect_stdout(sys.stderr):
         kernel.train_model(model, data, generator, schedule, rate, Event(), "model")
     seconds = time.perf_counter() - begun
     logits = kernel.predict(model, data, kernel.holdout_rows)
