@@ -203,8 +203,10 @@ VARIANTS = {
         f"words: {share} left out": {"swap_identity_terms": left_out(share)} for share in (0.1, 0.2)
     },
     **{f"spatial dropout: {share}": {"SPATIAL_DROPOUT": share} for share in (0.2, 0.4)},
-    **{f"rate: {rate}": {"learning_rate": rate} for rate in (0.002, 0.008)},
-    **{f"surplus: {share}": {"SURPLUS": share} for share in (1, 4)},
+    "rate: 0.002": {"learning_rate": 0.002},
+    "rate: 0.008": {"learning_rate": 0.008},
+    "surplus: 1": {"SURPLUS": 1},
+    "surplus: 4": {"SURPLUS": 4},
     **{f"weight decay: {decay}": {"WEIGHT_DECAY": decay} for decay in (1, 150, 1500)},
     **{f"units: {units}": {"lstm_units": units} for units in (128, 256)},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
