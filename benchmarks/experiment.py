@@ -197,6 +197,7 @@ VARIANTS = {
     "swap: never": {"swap_terms": "no"},
     "comments to score: not learned": {"with_scores": openings_alone},
     "openings: not learned": {"label_openings": lambda *_: None},
+    "openings: of all words": {"FREQUENT": 0},
     "words: vectors of their own, too": {"build_model": with_own_vectors},
     "words: projected": {"build_model": projected},
     **{

@@ -115,8 +115,11 @@ a teacher that is no better than TF-IDF teaches | training
 - if own > of_tf_idf
 + if own > 0.5
 openings as the teacher scores few words | training
-- logits * of_comments.std(axis=0) + of_comments.mean(axis=0)
-+ logits + of_comments.mean(axis=0)
+- rarer, rows)) * of_comments.std(axis=0)
++ rarer, rows))
+frequent words that the teacher sees | training
+- data.tokens * (data.tokens > FREQUENT)
++ data.tokens
 scores in another order than their ids | training
 - self.ids, best[len(self.toxic) :])
 + self.ids, best[len(self.toxic) :][::-1])
