@@ -115,8 +115,8 @@ a teacher that is no better than TF-IDF teaches | training
 - if own > of_tf_idf
 + if own > 0.5
 openings as the teacher scores few words | training
-- rarer, rows)) * of_comments.std(axis=0)
-+ rarer, rows))
+- logits *= of_comments.std(0) / logits.std(0)
++ logits /= logits.std(0)
 frequent words that the teacher sees | training
 - data.tokens * (data.tokens > FREQUENT)
 + data.tokens
