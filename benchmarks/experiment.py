@@ -39,7 +39,7 @@ from measure import files_of, print_machine, run_notebook
 import kernel
 import numpy as np
 import pandas as pd
-from kernel import keras, layers, ops
+from kernel import keras, layers, ops, tf
 from scipy.special import expit
 
 # made-up sentences on which only the adjective should count; after the idea of Dixon et al. 2018
@@ -177,6 +177,15 @@ def unknown_is_background(toxicity, identities, logits, loss_of_pairs=kernel.los
     return loss_of_pairs(toxicity, ops.where(ops.isnan(identities), 0.0, identities), logits)
 
 
+def pairs_apart(toxicity, identities, logits, loss_of_pairs=kernel.loss_of_pairs):
+    """loss_of_pairs of the comments that raters saw, and of the others among themselves."""
+    loss, rated = 0.0, identities[:, 0] >= 0
+    for rows in (rated, ~rated):
+        parts = (tf.boolean_mask(of, rows) for of in (toxicity, identities, logits))
+        loss += loss_of_pairs(*parts)
+    return loss
+
+
 def build_cnn(pretrained, *_):
     """The organisers' benchmark, a convolutional network, with the notebook's labels."""
     tokens = keras.Input((None,), dtype="int32")
@@ -212,6 +221,7 @@ VARIANTS = {
     **{f"units: {units}": {"lstm_units": units} for units in (128, 256)},
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "loss: unknown identities are background": {"loss_of_pairs": unknown_is_background},
+    "loss: pairs of raters' comments apart": {"loss_of_pairs": pairs_apart},
     "network: the organisers'": {"build_model": build_cnn},
     **{f"batch: {size}": {"batch_size": size} for size in (128, 512)},
 }
