@@ -90,7 +90,7 @@ def test_behind_them_come_the_openings_of_all_that_are_not_held_out(names, comme
 
 def test_nothing_is_learned_from_what_is_scored(names, comments):
     held_out, fitted = {*names["holdout_rows"]}, {*names["fit_rows"]}
-    assert len(held_out) + len(fitted) == ROWS
+    assert held_out ^ fitted == {*range(ROWS)}  # each row is one of both
     assert {*names["data"].rows} == fitted
     assert not len(names["data"].unlabelled_rows)
     assert {*names["baseline_rows"]} <= fitted

@@ -542,7 +542,7 @@ def test_openings_are_learned_as_the_teacher_scores_them(ensemble, monkeypatch):
     label_openings(ensemble)
     assert {*predict.call_args.args[1].tokens} == {0, 19}
     labels = ensemble.data.labels
-    expected = zscore(of_openings) * of_comments.std() + of_comments.mean()
+    expected = zscore(of_openings) * of_comments.std(0) + of_comments.mean(0)
     assert np.allclose(logit(labels[TEST_ROWS, :7]), expected, atol=1e-3)
     assert np.isnan(labels[TEST_ROWS, 7:16]).all()
     drawn = {*ensemble.data.draw_rows(np.random.default_rng(0))}
