@@ -199,8 +199,7 @@ def build_cnn(pretrained, *_):
     return keras.Model(tokens, heads(hidden))
 
 
-# name: settings, by their names, and definitions of the notebook that are replaced; spatial dropout
-# also in the teacher
+# name: settings, by their names, and definitions of the notebook that are replaced
 VARIANTS = {
     "default": {},
     "swap: never": {"swap_terms": "no"},
