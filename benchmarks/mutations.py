@@ -124,8 +124,8 @@ scores in another order than their ids | training
 - self.ids, best[len(self.toxic) :])
 + self.ids, best[len(self.toxic) :][::-1])
 all models have one seed | training
-- random.seed(f"{settings.seed} {number}")
-+ random.seed(settings.seed)
+- random.seed(f"{ensemble.settings.seed} {number}")
++ random.seed(ensemble.settings.seed)
 scores in the order of the batches | training
 - logits[places] = forward(
 + logits[np.sort(places)] = forward(
@@ -202,8 +202,8 @@ a loss that is no number is no fault | training
 - if not np.isfinite(loss):
 + if False:
 runs of neighbouring seeds share networks | training
-- random.seed(f"{settings.seed} {number}")
-+ random.seed(settings.seed + number)
+- random.seed(f"{ensemble.settings.seed} {number}")
++ random.seed(ensemble.settings.seed + number)
 a folder hides a file of vectors | settings
 - if path.is_file()]  # no folder
 + if path.exists()]  # no folder
