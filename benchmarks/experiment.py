@@ -156,6 +156,50 @@ def with_own_vectors(pretrained, units, build_model=kernel.build_model):
     return build_model(vectors, units)
 
 
+def of_two_lstms(pretrained, units, build_model=kernel.build_model):
+    """build_model with an LSTM in the GRU's place, too."""
+    with patch.object(layers, "GRU", layers.LSTM):
+        return build_model(pretrained, units)
+
+
+def tell_apart(outputs, _):
+    """Mean cross-entropy of telling the word at a place, by its vector, from those at the same
+    place in the batch's other comments (van den Oord et al. 2018). outputs: guesses and vectors,
+    (batch, places, width), zeros where there is no word.
+    """
+    guesses, vectors = outputs
+    logits = ops.einsum("iwx,jwx->wij", guesses, ops.cast(vectors, "float32"))
+    losses = -ops.diagonal(ops.log_softmax(logits), axis1=1, axis2=2)  # (places, batch)
+    known = ops.cast(ops.any(vectors, axis=-1), "float32")  # (batch, places)
+    return ops.sum(losses * ops.transpose(known)) / (1 + ops.sum(known))
+
+
+def read_first(ensemble, rows, deadline, pretrained, label_openings=kernel.label_openings):
+    """label_openings; then an LSTM learns to guess each word from those before and those behind it
+    (Melamud et al. 2016), for networks to begin with. It needs no labels (Dai and Le 2015).
+    """
+    label_openings(ensemble, rows, deadline, pretrained)
+    network = kernel.build_model(pretrained, ensemble.settings.lstm_units)
+    lstm, vectors = network.get_layer("both_lstm"), pretrained(network.input)
+    before, behind = ops.split(lstm.output, 2, axis=-1)  # (batch, words, units)
+    around = layers.concatenate([before[:, :-2], behind[:, 2:]])
+    guesses = layers.Dense(vectors.shape[-1], dtype="float32")(around)
+    reader = keras.Model(network.input, [guesses, vectors[:, 1:-1]])
+    to_read = np.append(kernel.fit_rows, kernel.test_rows)
+    data = replace(ensemble.data, rows=to_read, unlabelled_rows=[])
+    with patch.multiple(kernel, loss_of_batch=tell_apart, WEIGHT_DECAY=0.0):
+        kernel.learn(ensemble, "reader", deadline, reader, data)
+    pretrained.of_reader = tuple(lstm.get_weights())
+
+
+def begun_as_reader(pretrained, units, build_model=kernel.build_model):
+    """build_model whose LSTM begins as that of read_first."""
+    model = build_model(pretrained, units)
+    if hasattr(pretrained, "of_reader"):
+        model.get_layer("both_lstm").set_weights(pretrained.of_reader)
+    return model
+
+
 def openings_alone(data, rows, scores, with_scores=kernel.with_scores):
     """with_scores for openings, and for no comments to score."""
     return with_scores(data, rows, scores) if rows is kernel.opening_rows else data
@@ -206,6 +250,7 @@ VARIANTS = {
     "comments to score: not learned": {"with_scores": openings_alone},
     "openings: not learned": {"label_openings": lambda *_: None},
     "openings: of all words": {"FREQUENT": 0},
+    "words around: guessed first": {"label_openings": read_first, "build_model": begun_as_reader},
     "words: vectors of their own, too": {"build_model": with_own_vectors},
     "words: projected": {"build_model": projected},
     **{
@@ -221,6 +266,8 @@ VARIANTS = {
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "loss: unknown identities are background": {"loss_of_pairs": unknown_is_background},
     "loss: pairs of raters' comments apart": {"loss_of_pairs": pairs_apart},
+    "raters: as many as they are": {"sample_weights": np.ones_like},
+    "network: two LSTMs": {"build_model": of_two_lstms},
     "network: the organisers'": {"build_model": build_cnn},
     **{f"batch: {size}": {"batch_size": size} for size in (128, 512)},
 }
