@@ -168,10 +168,14 @@ def tell_apart(outputs, _):
     (batch, places, width), zeros where there is no word.
     """
     guesses, vectors = outputs
-    logits = ops.einsum("iwx,jwx->wij", guesses, ops.cast(vectors, "float32"))
-    losses = -ops.diagonal(ops.log_softmax(logits), axis1=1, axis2=2)  # (places, batch)
-    known = ops.cast(ops.any(vectors, axis=-1), "float32")  # (batch, places)
-    return ops.sum(losses * ops.transpose(known)) / (1 + ops.sum(known))
+    vectors = ops.cast(vectors, "float32")
+    logits = ops.einsum("iwx,jwx->wij", guesses, vectors)
+    of_places = ops.log_softmax(logits)
+    right = ops.diagonal(of_places, axis1=1, axis2=2)  # (places, batch)
+    is_word = ops.any(vectors, axis=-1)
+    is_word = ops.cast(is_word, "float32")  # (batch, places)
+    lost = -ops.sum(right * ops.transpose(is_word))
+    return lost / (1 + ops.sum(is_word))
 
 
 def read_first(ensemble, rows, deadline, pretrained, label_openings=kernel.label_openings):
@@ -179,12 +183,17 @@ def read_first(ensemble, rows, deadline, pretrained, label_openings=kernel.label
     (Melamud et al. 2016), for networks to begin with. It needs no labels (Dai and Le 2015).
     """
     label_openings(ensemble, rows, deadline, pretrained)
-    network = kernel.build_model(pretrained, ensemble.settings.lstm_units)
-    lstm, vectors = network.get_layer("both_lstm"), pretrained(network.input)
-    before, behind = ops.split(lstm.output, 2, axis=-1)  # (batch, words, units)
-    around = layers.concatenate([before[:, :-2], behind[:, 2:]])
-    guesses = layers.Dense(vectors.shape[-1], dtype="float32")(around)
-    reader = keras.Model(network.input, [guesses, vectors[:, 1:-1]])
+    units = ensemble.settings.lstm_units
+    network = kernel.build_model(pretrained, units)
+    lstm = network.get_layer("both_lstm")
+    forward = lstm.output[..., :units]  # (batch, words, units)
+    backward = lstm.output[..., units:]
+    around = layers.concatenate([forward[:, :-2], backward[:, 2:]])
+    vectors = pretrained(network.input)
+    width = vectors.shape[-1]
+    guesses = layers.Dense(width, dtype="float32")(around)
+    outputs = [guesses, vectors[:, 1:-1]]
+    reader = keras.Model(network.input, outputs)
     to_read = np.append(kernel.fit_rows, kernel.test_rows)
     data = replace(ensemble.data, rows=to_read, unlabelled_rows=[])
     with patch.multiple(kernel, loss_of_batch=tell_apart, WEIGHT_DECAY=0.0):
@@ -250,7 +259,10 @@ VARIANTS = {
     "comments to score: not learned": {"with_scores": openings_alone},
     "openings: not learned": {"label_openings": lambda *_: None},
     "openings: of all words": {"FREQUENT": 0},
-    "words around: guessed first": {"label_openings": read_first, "build_model": begun_as_reader},
+    "words around: guessed first": {
+        "label_openings": read_first,
+        "build_model": begun_as_reader,
+    },
     "words: vectors of their own, too": {"build_model": with_own_vectors},
     "words: projected": {"build_model": projected},
     **{
