@@ -278,7 +278,7 @@ VARIANTS = {
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "loss: unknown identities are background": {"loss_of_pairs": unknown_is_background},
     "loss: pairs of raters' comments apart": {"loss_of_pairs": pairs_apart},
-    "raters: as many as they are": {"sample_weights": np.ones_like},
+    "raters: all rows weigh alike": {"sample_weights": np.ones_like},
     "network: two LSTMs": {"build_model": of_two_lstms},
     "network: the organisers'": {"build_model": build_cnn},
     **{f"batch: {size}": {"batch_size": size} for size in (128, 512)},
