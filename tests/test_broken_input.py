@@ -102,10 +102,6 @@ train.csv | threat | 2 | , row 2 .*, column threat: '2.0' lies outside 0 … 1\.
 train.csv | male | 100 | , row 2 .*, column male: '100.0' lies outside 0 … 1\.
 train.csv | black | yes | , line 3, column black: .*'yes'
 train.csv | hindu | 1.5 | , row 2 .*, column hindu: '1.5' lies outside 0 … 1\.
-train.csv | toxicity_annotator_count | inf | , row 2 .*: 'inf' lies outside 0 … 1,000,000
-train.csv | toxicity_annotator_count | 1000001 | , row 2 .*: '1000001.0' lies outside 0 … 1,000,000
-train.csv | toxicity_annotator_count | -4 | , row 2 .*: '-4.0' lies outside 0 … 1,000,000
-train.csv | toxicity_annotator_count | four | , line 3, column toxicity_annotator_count: .*'four'
 test.csv | id | 007 | , row 2 \(id 007\), column id: '007' is missing in .*/sample_submission
 """
 # file | what is replaced | by what | what is said: the end in mid row, UTF-16, a doubled column, …

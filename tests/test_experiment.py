@@ -12,7 +12,7 @@ from runs import VECTORS, copy_of_sample
 
 BENCHMARKS = kernel.NOTEBOOK.parent / "benchmarks"
 VARIANTS = (  # each name is a variant that replaces something else
-    "swap: never + comments to score: not learned + loss: no pairs + words around: guessed first",
+    "swap: never + comments to score: not learned + loss: no pairs + words: not guessed first",
     "words: vectors of their own, too + words: 0.1 left out",
     "words: projected + units: 128",
     "openings: not learned + spatial dropout: 0.2",
