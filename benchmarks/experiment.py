@@ -131,6 +131,7 @@ def raters_of_comments(path):
 
 def sources(train, raters):
     """Where each row is from, by how its source labels and writes, str (rows,). Not always right.
+    raters: float (rows,), NaN where unknown.
 
     The competition is rated by ten, or has shares that no other has; HateXplain has no capitals;
     Wikipedia is toxic or not without a kind.
@@ -209,6 +210,7 @@ def build_cnn(pretrained, *_):
     return keras.Model(tokens, heads(hidden))
 
 
+NOT_GUESSED = {"guess_words": lambda *_: None}
 # name: settings, by their names, and definitions of the notebook that are replaced
 VARIANTS = {
     "default": {},
@@ -216,9 +218,9 @@ VARIANTS = {
     "comments to score: not learned": {"with_scores": openings_alone},
     "openings: not learned": {"label_openings": lambda *_: None},
     "openings: of all words": {"FREQUENT": 0},
-    "words: not guessed first": {"guess_words": lambda *_: None},
-    "words: vectors of their own, too": {"build_model": with_own_vectors},
-    "words: projected": {"build_model": projected},
+    "words: not guessed first": NOT_GUESSED,
+    "words: vectors of their own, too": {"build_model": with_own_vectors, **NOT_GUESSED},
+    "words: projected": {"build_model": projected, **NOT_GUESSED},
     **{
         f"words: {share} left out": {"swap_identity_terms": left_out(share)} for share in (0.1, 0.2)
     },
@@ -232,7 +234,7 @@ VARIANTS = {
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "loss: unknown identities are background": {"loss_of_pairs": unknown_is_background},
     "loss: pairs of raters' comments apart": {"loss_of_pairs": pairs_apart},
-    "network: the organisers'": {"build_model": build_cnn, "guess_words": lambda *_: None},
+    "network: the organisers'": {"build_model": build_cnn, **NOT_GUESSED},
     **{f"batch: {size}": {"batch_size": size} for size in (128, 512)},
 }
 

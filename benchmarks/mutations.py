@@ -100,10 +100,10 @@ an average that forgets ten times as fast | training
 - np.clip(steps / 20, 2, 100)
 + np.clip(steps / 200, 2, 100)
 no weight decay | training model
-- weight_decay=decay / steps
+- weight_decay=decay * WEIGHT_DECAY / steps
 + weight_decay=0.0
 weight decay by the step | model
-- weight_decay=decay / steps
+- weight_decay=decay * WEIGHT_DECAY / steps
 + weight_decay=0.1
 what is scored right is not known | ask
 - adjectives.index[seems_toxic != adjectives

@@ -119,8 +119,8 @@ def make_labels(rows, mentioned=0.4):
     """Logits and labels, 7 shares and 9 mentions, as loss_of_batch takes them."""
     generator = np.random.default_rng(2)
     mentions = generator.random((rows, 9)) < mentioned
-    labels = [generator.random((rows, 7)), mentions]
-    return np.float32(generator.normal(0, 2, (rows, 7))), np.float32(np.hstack(labels))
+    labels = np.hstack([generator.random((rows, 7)), mentions])
+    return np.float32(generator.normal(0, 2, (rows, 7))), np.float32(labels)
 
 
 def crossentropy(shares, logits):

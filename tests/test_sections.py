@@ -182,7 +182,7 @@ def test_a_limit_that_cannot_be_kept_leaves_the_submission_of_tf_idf(folder, tmp
 
 
 def test_odd_comments_cost_no_result(train, tmp_path):
-    """An identity on every row, no subtypes and raters, comments without a word, every test row in
+    """An identity on every row, no subtypes, comments without a word, every test row in
     train.
     """
     train["male"] = "1"

@@ -70,6 +70,7 @@ def make_data():
 
 
 TOXIC, DATA = make_data()
+SPOILT = kernel.replace(DATA, labels=np.full_like(DATA.labels, np.inf))  # the loss is no number
 
 
 def make_pretrained(shift=0):
@@ -83,13 +84,6 @@ def make_model():
 
 def scores_of(model):
     return expit(kernel.predict(model, DATA, HOLDOUT_ROWS)[:, 0])
-
-
-def with_shares(spoilt, share):
-    """DATA with another share of raters of some rows."""
-    labels = DATA.labels.copy()
-    labels[spoilt, 0] = share
-    return kernel.replace(DATA, labels=labels)
 
 
 def train(monkeypatch, seconds=UNLIMITED, epochs=EPOCHS, data=DATA, stop_at=None):
@@ -197,7 +191,7 @@ def test_predict_keeps_the_order_asked_for(trained):
 
 def test_a_loss_that_is_no_number_ends_the_training_with_its_step(monkeypatch, clock):
     with pytest.raises(FloatingPointError, match="a loss of (nan|-?inf)"):
-        train(monkeypatch, data=with_shares(FIT_ROWS[::100], np.inf))
+        train(monkeypatch, data=SPOILT)
     assert clock.now < STEPS_OF_EPOCH
 
 
@@ -447,7 +441,7 @@ def test_scores_that_are_no_numbers_or_all_the_same_are_refused(fault):
 
 
 def test_a_network_that_diverges_is_told_of_and_costs_nothing(tmp_path):
-    ensemble = make_ensemble(tmp_path, models=1, data=with_shares(FIT_ROWS, np.inf))
+    ensemble = make_ensemble(tmp_path, models=1, data=SPOILT)
     with pytest.warns(UserWarning, match="model_1 diverged.*Try a lower KERNEL_LEARNING_RATE"):
         train_networks(ensemble)
     assert not ensemble.networks and not [*tmp_path.rglob("*.*")]
@@ -512,15 +506,15 @@ def run_training(tmp_path, monkeypatch):
     say what came of it: their variables.
     """
 
-    def run(train_network, devices=("cpu:0", "cpu:0"), submitted="TF-IDF", **changed):
+    def run(train_network, submitted="TF-IDF", **changed):
         monkeypatch.setattr(kernel, "train_network", train_network)
         ensemble = make_ensemble(tmp_path, models=4)
         ensemble.submitted = submitted
         names = vars(kernel) | {
             "ensemble": ensemble,
             "settings": ensemble.settings,
-            "devices": devices,
-            "pretrained": [None] * len(devices),
+            "devices": ["cpu:0"] * 2,
+            "pretrained": [None] * 2,
             "taken_over": {},
             "end": 20.0,
             "time_limit": 20.0,
@@ -566,12 +560,13 @@ def test_words_are_guessed_where_others_tell_them(tokens, learned, ensemble, cap
     """And every other network begins with that LSTM. In DATA words are drawn at random."""
     ensemble.data = kernel.replace(DATA, tokens=tokens)
     kernel.guess_words(ensemble, FIT_ROWS, UNLIMITED, make_pretrained())
-    first, *_, last = map(float, re.findall(r"reader.*loss (\S+)", capsys.readouterr().out))
+    first, last = map(float, re.findall(r"reader.*loss (\S+)", capsys.readouterr().out))
     assert (last < first - 0.05) == learned
     for number in range(4):
         model, _ = kernel.build(ensemble, number, make_pretrained())
-        begun = model.get_layer("lstm_1").get_weights()
-        assert all(map(np.array_equal, begun, ensemble.first_weights)) == (number % 2 == 0)
+        first = model.get_layer("lstm_1").get_weights()
+        begun = map(np.array_equal, first, ensemble.first_weights)
+        assert all(begun) == (number % 2 == 0)
 
 
 @pytest.mark.parametrize("of_tf_idf, learned", [(WORSE, True), (GOOD, False)])
@@ -587,9 +582,9 @@ def test_a_teacher_teaches_where_it_ranks_better_than_tf_idf(of_tf_idf, learned,
 @pytest.mark.parametrize("begin", ["guess_words", "label_openings"])
 def test_where_networks_cannot_be_helped_to_begin_the_run_goes_on(begin, run_training):
     broken = [make_pretrained(np.inf)] * 2
-    with pytest.warns(UserWarning, match=f"{begin} is left out: FloatingPointError"):
+    with pytest.warns(UserWarning, match=f"do without {begin}: FloatingPointError"):
         names = run_training(count, pretrained=broken, **{begin: getattr(kernel, begin)})
-    assert len(names["networks"]) == 4
+    assert len(names["networks"]) == 4 and names["ensemble"].data is DATA
 
 
 def test_where_all_networks_are_taken_over_none_is_helped_to_begin(run_training):
@@ -627,8 +622,9 @@ def test_a_worker_that_fails_is_told_of_and_the_other_goes_on(run_training):
 
 
 def test_networks_that_are_taken_over_are_not_trained_again(run_training):
-    ensemble = run_training(count, taken_over=["model_1", "model_3"])["ensemble"]
-    assert {*ensemble.networks} == {"model_2", "model_4"}
+    names = run_training(count, taken_over=["model_1", "model_3"])
+    assert {*names["ensemble"].networks} == {"model_2", "model_4"}
+    assert {*names["guess_words"].call_args.args[1]} == {*FIT_ROWS, *TEST_ROWS}
 
 
 def test_a_worker_that_hangs_is_left_behind_within_the_limit_and_counts_no_more(
@@ -667,7 +663,7 @@ def test_jupyters_stop_button_ends_the_training_at_once_and_not_the_run(run_trai
         counted.set()
 
     monkeypatch.setattr(kernel.time, "sleep", press_stop)
-    names = run_training(train, devices=["cpu:0"])
+    names = run_training(train, devices=["cpu:0"], pretrained=[None])
     assert names["stopped_because"] == "interrupted"
     assert [*names["ensemble"].networks] == ["model_1"]
     released.set()
