@@ -247,7 +247,7 @@ def test_toxicity_py_is_made_of_the_marked_cells(models_dir):
     defined = {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
     assert defined == {
         *"csv_rows cut spellings best_spelling number_of calibrate sigmoid dense".split(),
-        *"lstm scores_of load cut_up explain main score_csv".split(),
+        *"lstm_outputs scores_of load cut_up explain main score_csv".split(),
     }
     assert ast.get_docstring(module)
 
