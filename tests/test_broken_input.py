@@ -109,7 +109,7 @@ DAMAGED = r"""
 train.csv | ,[^,]*\Z |  | , line 401: 44 fields, the header has 45
 train.csv | \A | ÿþ | , line 1: 'utf-8' codec
 train.csv | ,funny, | ,target, |  has no column target, or more
-train.csv | \A.* | id,target,comment_text,male |  has no column severe_.*, female, .*_count, or
+train.csv | \A.* | id,target,comment_text,male |  has no column severe_.*, female, .*_illness, or
 train.csv | (?s)\n.* |  |  holds no rows
 train.csv | (?s).+ |  |  has no column id, comment_text, target
 test.csv | \Z | 7,one, two\n | , line 42: 3 fields, the header has 2
