@@ -84,6 +84,9 @@ the networks begin without what was guessed | training
 words are guessed from themselves | training model
 - [before[:, :-2], behind[:, 2:]]
 + [before[:, 1:-1], behind[:, 1:-1]]
+words of held-out comments are guessed | training
+- (guess_words, np.append(fit_rows, test_rows))
++ (guess_words, ensemble.rows_to_score)
 of a long text only the first piece is scored | scorer
 - [*range(0, last, (size + 1) // 2), last]
 + [0]
