@@ -30,7 +30,6 @@ import tempfile
 from collections import ChainMap
 from contextlib import redirect_stdout
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
@@ -76,7 +75,6 @@ NAME_FRAMES = [
     "My friend {term} is {adjective}",
     "What a {adjective} child {term} is!",
 ]
-RATERS = "toxicity_annotator_count"
 PLAIN = ["I am a {}person", "My {}neighbour is a great cook", "All {}people should be heard"]
 KINDS = {"swapped": (FRAMES, SWAPPED), "others": (FRAMES, OTHERS), "names": (NAME_FRAMES, NAMES)}
 LISTED = set(itertools.chain(*kernel.LISTED_TERMS))  # whatever a variant swaps
@@ -121,17 +119,8 @@ def make_texts(comments, most=2000):
     return pd.DataFrame(rows)
 
 
-@cache
-def raters_of_comments(path):
-    """How many rated each row of a train.csv, Series by id; NaN where it does not say."""
-    columns = kernel.read_columns(path, ["id"], optional=[RATERS])
-    columns = columns.set_index("id").reindex(columns=[RATERS])
-    return columns[RATERS]
-
-
-def sources(train, raters):
+def sources(train):
     """Where each row is from, by how its source labels and writes, str (rows,). Not always right.
-    raters: float (rows,), NaN where unknown.
 
     The competition is rated by ten, or has shares that no other has; HateXplain has no capitals;
     Wikipedia is toxic or not without a kind.
@@ -144,7 +133,7 @@ def sources(train, raters):
     thirds = ((of_two - target).abs() < 0.01) & (target > 0)
     tweets = thirds | (marks & rounded.isin([0, 0.17, 0.33, 0.67, 0.83, 1]))
     wikipedia = target.isin([0, 1]) & (subtypes.sum(axis=1) == 0)
-    found = [raters == 10, posts, tweets, wikipedia]
+    found = [train[kernel.RATERS] == 10, posts, tweets, wikipedia]
     return np.select(found, ["civil", "posts", "tweets", "wikipedia"], default="civil")
 
 
@@ -165,6 +154,59 @@ def with_own_vectors(pretrained, units, build_model=kernel.build_model):
         return layers.concatenate([pretrained(tokens), learned])
 
     return build_model(vectors, units)
+
+
+def of_two_lstms(pretrained, units, build_model=kernel.build_model):
+    """build_model with an LSTM in the GRU's place, too."""
+    with patch.object(layers, "GRU", layers.LSTM):
+        return build_model(pretrained, units)
+
+
+def tell_apart(outputs, _):
+    """Mean cross-entropy of telling the word at a place, by its vector, from those at the same
+    place in the batch's other comments (van den Oord et al. 2018). outputs: guesses and vectors,
+    (batch, places, width), zeros where there is no word.
+    """
+    guesses, vectors = outputs
+    vectors = ops.cast(vectors, "float32")
+    logits = ops.einsum("iwx,jwx->wij", guesses, vectors)
+    of_places = ops.log_softmax(logits)
+    right = ops.diagonal(of_places, axis1=1, axis2=2)  # (places, batch)
+    is_word = ops.any(vectors, axis=-1)
+    is_word = ops.cast(is_word, "float32")  # (batch, places)
+    lost = -ops.sum(right * ops.transpose(is_word))
+    return lost / (1 + ops.sum(is_word))
+
+
+def read_first(ensemble, rows, deadline, pretrained, label_openings=kernel.label_openings):
+    """label_openings; then an LSTM learns to guess each word from those before and those behind it
+    (Melamud et al. 2016), for networks to begin with. It needs no labels (Dai and Le 2015).
+    """
+    label_openings(ensemble, rows, deadline, pretrained)
+    units = ensemble.settings.lstm_units
+    network = kernel.build_model(pretrained, units)
+    lstm = network.get_layer("both_lstm")
+    forward = lstm.output[..., :units]  # (batch, words, units)
+    backward = lstm.output[..., units:]
+    around = layers.concatenate([forward[:, :-2], backward[:, 2:]])
+    vectors = pretrained(network.input)
+    width = vectors.shape[-1]
+    guesses = layers.Dense(width, dtype="float32")(around)
+    outputs = [guesses, vectors[:, 1:-1]]
+    reader = keras.Model(network.input, outputs)
+    to_read = np.append(kernel.fit_rows, kernel.test_rows)
+    data = replace(ensemble.data, rows=to_read, unlabelled_rows=[])
+    with patch.multiple(kernel, loss_of_batch=tell_apart, WEIGHT_DECAY=0.0):
+        kernel.learn(ensemble, "reader", deadline, reader, data)
+    pretrained.of_reader = tuple(lstm.get_weights())
+
+
+def begun_as_reader(pretrained, units, build_model=kernel.build_model):
+    """build_model whose LSTM begins as that of read_first."""
+    model = build_model(pretrained, units)
+    if hasattr(pretrained, "of_reader"):
+        model.get_layer("both_lstm").set_weights(pretrained.of_reader)
+    return model
 
 
 def openings_alone(data, rows, scores, with_scores=kernel.with_scores):
@@ -210,7 +252,6 @@ def build_cnn(pretrained, *_):
     return keras.Model(tokens, heads(hidden))
 
 
-NOT_GUESSED = {"guess_words": lambda *_: None}
 # name: settings, by their names, and definitions of the notebook that are replaced
 VARIANTS = {
     "default": {},
@@ -218,9 +259,12 @@ VARIANTS = {
     "comments to score: not learned": {"with_scores": openings_alone},
     "openings: not learned": {"label_openings": lambda *_: None},
     "openings: of all words": {"FREQUENT": 0},
-    "words: not guessed first": NOT_GUESSED,
-    "words: vectors of their own, too": {"build_model": with_own_vectors, **NOT_GUESSED},
-    "words: projected": {"build_model": projected, **NOT_GUESSED},
+    "words around: guessed first": {
+        "label_openings": read_first,
+        "build_model": begun_as_reader,
+    },
+    "words: vectors of their own, too": {"build_model": with_own_vectors},
+    "words: projected": {"build_model": projected},
     **{
         f"words: {share} left out": {"swap_identity_terms": left_out(share)} for share in (0.1, 0.2)
     },
@@ -234,7 +278,9 @@ VARIANTS = {
     "loss: no pairs": {"PAIRS_WEIGHT": 0.0},
     "loss: unknown identities are background": {"loss_of_pairs": unknown_is_background},
     "loss: pairs of raters' comments apart": {"loss_of_pairs": pairs_apart},
-    "network: the organisers'": {"build_model": build_cnn, **NOT_GUESSED},
+    "raters: all rows weigh alike": {"sample_weights": np.ones_like},
+    "network: two LSTMs": {"build_model": of_two_lstms},
+    "network: the organisers'": {"build_model": build_cnn},
     **{f"batch: {size}": {"batch_size": size} for size in (128, 512)},
 }
 
@@ -272,9 +318,7 @@ def run_variant(name, settings):
         texts = make_texts(kernel.train["comment_text"].iloc[kernel.holdout_rows])
         precision, numbers = keras.config.dtype_policy().name, iter(range(settings["models"]))
         own = kernel.devices[0], kernel.pretrained[0]
-        rows_to_read = np.append(kernel.fit_rows, kernel.test_rows)
         with redirect_stdout(sys.stderr):  # the table stands alone
-            kernel.guess_words(kernel.ensemble, rows_to_read, np.inf, own[1])
             kernel.label_openings(kernel.ensemble, kernel.opening_rows, np.inf, own[1])
             with patch.object(kernel, "predict", predict_more):
                 kernel.train_networks(kernel.ensemble, numbers, np.inf, precision, *own)
@@ -285,11 +329,9 @@ def holdout_figures(scores):
     """The figures of scores of the holdout alone, as a dict."""
     toxic, holdout = kernel.holdout_toxic, kernel.train.iloc[kernel.holdout_rows]
     of_holdout = kernel.model_figures(toxic, scores, kernel.holdout_mentioned)
-    of_file = raters_of_comments(kernel.input_dir / "train.csv")
-    raters = of_file[holdout["id"]].to_numpy()
-    source = sources(holdout, raters)
+    source = sources(holdout)
     parts = [source == name for name in np.unique(source)]
-    parts.append(raters == 10)
+    parts.append((holdout[kernel.RATERS] == 10).to_numpy())
     aucs = []
     for rows in parts:
         aucs.append(kernel.overall_auc(toxic[rows], kernel.dense_ranks(scores[rows])))

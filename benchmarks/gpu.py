@@ -36,7 +36,7 @@ def make_data(rows, words, size):
     offsets = np.append(0, np.cumsum(lengths))
     shares = generator.random((rows, len(kernel.LABELS))) ** 8
     mentioned = generator.random((rows, len(kernel.IDENTITIES))) < 0.02
-    labels = np.column_stack([shares, mentioned])
+    labels = np.column_stack([shares, mentioned, np.ones(rows)])
     return kernel.TrainingData(
         tokens=(words ** generator.random(offsets[-1])).astype(np.int32),  # Zipf's law
         offsets=offsets,

@@ -78,15 +78,9 @@ pairs that weigh a tenth | model
 the pairs the wrong way round | model
 - ops.softplus(ops.transpose(logits) - logits)
 + ops.softplus(logits - ops.transpose(logits))
-the networks begin without what was guessed | training
-- if ensemble.first_weights and number % 2 == 0:
-+ if False:
-words are guessed from themselves | training model
-- [before[:, :-2], behind[:, 2:]]
-+ [before[:, 1:-1], behind[:, 1:-1]]
-words of held-out comments are guessed | training
-- (guess_words, np.append(fit_rows, test_rows))
-+ (guess_words, ensemble.rows_to_score)
+the state's bias of a GRU is forgotten | scorer
+- h @ state_kernel + sum(state_bias)
++ h @ state_kernel
 of a long text only the first piece is scored | scorer
 - [*range(0, last, (size + 1) // 2), last]
 + [0]
@@ -103,10 +97,10 @@ an average that forgets ten times as fast | training
 - np.clip(steps / 20, 2, 100)
 + np.clip(steps / 200, 2, 100)
 no weight decay | training model
-- weight_decay=decay * WEIGHT_DECAY / steps
+- weight_decay=WEIGHT_DECAY / steps
 + weight_decay=0.0
 weight decay by the step | model
-- weight_decay=decay * WEIGHT_DECAY / steps
+- weight_decay=WEIGHT_DECAY / steps
 + weight_decay=0.1
 what is scored right is not known | ask
 - adjectives.index[seems_toxic != adjectives

@@ -61,7 +61,8 @@ def answers(score):
         "score": score,
         "holdout": pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY, Gayle"]}),
     }
-    kernel.run_cells(names, "term_figures(asked)", "naming = ")
+    for text in ("term_figures(asked)", "naming = "):
+        kernel.run_cell(kernel.number_of_cell(text), names)
     kernel.plt.close("all")
     return names
 

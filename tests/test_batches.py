@@ -5,6 +5,7 @@ from unittest import mock
 
 import kernel
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -185,3 +186,10 @@ def test_in_training_no_identity_is_more_of_a_sign_of_toxicity_than_another():
     for other in (rows % 2, again):  # terms are swapped anew in each epoch
         assert 0.45 < (is_muslim == other).mean() < 0.55
     assert len(np.unique(of_batches, axis=0)) == len(of_batches), "and each batch draws its own"
+
+
+def test_sample_weights():
+    weights = kernel.sample_weights(np.float32([4, 98, 1, np.nan]))
+    raters = np.log([6, 100, 3, 3])
+    assert weights == pytest.approx(raters / raters.mean())
+    assert weights.dtype == np.float32

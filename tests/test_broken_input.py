@@ -102,6 +102,10 @@ train.csv | threat | 2 | , row 2 .*, column threat: '2.0' lies outside 0 … 1\.
 train.csv | male | 100 | , row 2 .*, column male: '100.0' lies outside 0 … 1\.
 train.csv | black | yes | , line 3, column black: .*'yes'
 train.csv | hindu | 1.5 | , row 2 .*, column hindu: '1.5' lies outside 0 … 1\.
+train.csv | toxicity_annotator_count | inf | , row 2 .*: 'inf' lies outside 0 … 1,000,000
+train.csv | toxicity_annotator_count | 1000001 | , row 2 .*: '1000001.0' lies outside 0 … 1,000,000
+train.csv | toxicity_annotator_count | -4 | , row 2 .*: '-4.0' lies outside 0 … 1,000,000
+train.csv | toxicity_annotator_count | four | , line 3, column toxicity_annotator_count: .*'four'
 test.csv | id | 007 | , row 2 \(id 007\), column id: '007' is missing in .*/sample_submission
 """
 # file | what is replaced | by what | what is said: the end in mid row, UTF-16, a doubled column, …
@@ -109,7 +113,7 @@ DAMAGED = r"""
 train.csv | ,[^,]*\Z |  | , line 401: 44 fields, the header has 45
 train.csv | \A | ÿþ | , line 1: 'utf-8' codec
 train.csv | ,funny, | ,target, |  has no column target, or more
-train.csv | \A.* | id,target,comment_text,male |  has no column severe_.*, female, .*_illness, or
+train.csv | \A.* | id,target,comment_text,male |  has no column severe_.*, female, .*_count, or
 train.csv | (?s)\n.* |  |  holds no rows
 train.csv | (?s).+ |  |  has no column id, comment_text, target
 test.csv | \Z | 7,one, two\n | , line 42: 3 fields, the header has 2

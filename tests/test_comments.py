@@ -14,7 +14,7 @@ from runs import SAMPLE
 SCORED = """male female homosexual_gay_or_lesbian christian jewish muslim black white
     psychiatric_or_mental_illness""".split()  # the nine identities of the competition's metric
 UNUSED = """created_date publication_id parent_id article_id rating funny wow sad likes disagree
-    identity_annotator_count toxicity_annotator_count""".split()
+    identity_annotator_count""".split()
 COLUMNS = [*pd.read_csv(SAMPLE / "train.csv", nrows=0)]  # those of the competition
 
 
@@ -31,11 +31,11 @@ def read_train(folder, table):
 
 
 TRAIN = """
-id,target,comment_text,male,black,insult,asian,rating
-a,0.5,one,,,,,
-b,0,two,0.5,0,,,
-c,1.0,three,,,0.25,1,
-d,0.1666666667,four,,,,,approved
+id,target,comment_text,male,black,insult,asian,rating,toxicity_annotator_count
+a,0.5,one,,,,,,4
+b,0,two,0.5,0,,,,
+c,1.0,three,,,0.25,1,,
+d,0.1666666667,four,,,,,approved,
 """
 
 
@@ -50,6 +50,7 @@ def test_only_what_is_used_comes_back(tmp_path):
     assert train.loc[2, "insult"] == 0.25
     # what is empty is not a number
     assert train["male"].isna().tolist() == [True, False, True, True]
+    assert train["toxicity_annotator_count"].dropna().tolist() == [4]
 
 
 def test_ids_are_kept_as_written_and_test_rows_come_as_the_sample_submission_has_them(tmp_path):

@@ -26,7 +26,8 @@ def comments():
 def run_cells(texts, **given):
     """The variables that cells leave, each found by a text in it, that are given some."""
     names = vars(kernel) | given
-    kernel.run_cells(names, *texts)
+    for text in texts:
+        kernel.run_cell(kernel.number_of_cell(text), names)
     return names
 
 

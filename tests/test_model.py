@@ -5,7 +5,7 @@ import kernel
 import numpy as np
 import pytest
 from keras import mixed_precision
-from scipy.special import expit, log_softmax
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 WORDS = 12  # token numbers
@@ -94,9 +94,9 @@ def test_of_each_feature_the_teacher_sees_the_strongest_word(teacher):
 
 
 def test_the_words_are_pooled_by_maximum_and_mean(model):
-    """Of the second LSTM's outputs; padding, which could be the highest, counts in neither."""
-    second, dense = model.get_layer("lstm_2").output, model.get_layer("dense_1").input
-    outputs = keras.Model(model.input, [second, dense])
+    """Of the GRU's outputs; padding, which could be the highest, counts in neither."""
+    gru, dense = model.get_layer("both_gru").output, model.get_layer("dense_1").input
+    outputs = keras.Model(model.input, [gru, dense])
     sequence, pooled = outputs(batch(*comments(), padding=3))
     for place, row in enumerate(comments()):
         words = sequence[place].numpy()[: len(row)]
@@ -116,11 +116,11 @@ def test_models_share_the_pretrained_vectors_and_nothing_else():
 
 
 def make_labels(rows, mentioned=0.4):
-    """Logits and labels, 7 shares and 9 mentions, as loss_of_batch takes them."""
+    """Logits and labels, 7 shares, 9 mentions and a weight, as loss_of_batch takes them."""
     generator = np.random.default_rng(2)
     mentions = generator.random((rows, 9)) < mentioned
-    labels = np.hstack([generator.random((rows, 7)), mentions])
-    return np.float32(generator.normal(0, 2, (rows, 7))), np.float32(labels)
+    labels = [generator.random((rows, 7)), mentions, generator.random((rows, 1))]
+    return np.float32(generator.normal(0, 2, (rows, 7))), np.float32(np.hstack(labels))
 
 
 def crossentropy(shares, logits):
@@ -136,7 +136,7 @@ def test_cross_entropy_of_shares_leaves_out_what_is_unknown():
     expected[::2, 3:] = 0
     shares[::2, 3:] = NAN
     found = kernel.masked_crossentropy(shares, logits)
-    assert close(found, expected.mean())
+    assert close(found, expected.mean(axis=1))
 
 
 def test_loss_of_certain_scores_is_finite():
@@ -159,7 +159,7 @@ def mean_loss_of_pairs(toxic, logit, rows):
 def test_pairs_are_ranked_in_each_set_of_rows_of_the_metric(mentioned, unknown):
     """Comments of which nobody knows whom they mention are in none of an identity's sets."""
     logits, labels = make_labels(30, mentioned)
-    identities = labels[:, 7:]
+    identities = labels[:, 7:16]
     identities[:unknown] = NAN
     logit = logits[:, 0].astype(float)
     toxic = labels[:, 0] >= 0.5
@@ -171,22 +171,12 @@ def test_pairs_are_ranked_in_each_set_of_rows_of_the_metric(mentioned, unknown):
     assert close(kernel.loss_of_pairs(labels[:, :1], identities, logits[:, :1]), expected)
 
 
-def test_a_word_is_told_from_those_at_the_same_place_in_other_comments():
-    guesses, vectors = np.float32(np.random.default_rng(0).normal(size=(2, 6, 4, 3)))
-    vectors[2, 1:] = 0  # no words
-    losses = []
-    for comment, place in zip(*np.nonzero(vectors.any(axis=2)), strict=True):
-        losses.append(-log_softmax(vectors[:, place] @ guesses[comment, place])[comment])
-    expected = sum(losses) / (1 + len(losses))
-    assert close(kernel.loss_of_guesses([guesses, vectors], None), expected)
-
-
 def test_the_loss_of_a_batch_is_that_of_its_parts():
     logits, labels = make_labels(40)
     of_labels = crossentropy(labels[:, :7], logits)
-    of_subtypes = kernel.SUBTYPES_WEIGHT * of_labels[:, 1:].mean()
-    of_pairs = float(kernel.loss_of_pairs(labels[:, :1], labels[:, 7:], logits[:, :1]))
-    expected = of_labels[:, 0].mean() + of_subtypes + kernel.PAIRS_WEIGHT * of_pairs
+    of_rows = of_labels[:, 0] + kernel.SUBTYPES_WEIGHT * of_labels[:, 1:].mean(axis=1)
+    of_pairs = float(kernel.loss_of_pairs(labels[:, :1], labels[:, 7:16], logits[:, :1]))
+    expected = np.mean(labels[:, 16] * of_rows) + kernel.PAIRS_WEIGHT * of_pairs
     assert close(kernel.loss_of_batch(logits, labels), expected)
 
 
@@ -227,12 +217,12 @@ def half_precision():
     mixed_precision.set_dtype_policy("float32")
 
 
-def take_steps(model, steps=1, factor=1, planned=10**6, rate=0.01, unknown=()):
+def take_steps(model, steps=1, weight=1, planned=10**6, rate=0.01, unknown=()):
     """Train on one batch, with unknown columns of labels; the loss of each step."""
     train_step = kernel.make_train_step(model, kernel.make_optimizer(model, planned))
     tokens = batch(*comments())
     labels = make_labels(len(tokens))[1]
-    labels[:, :7] *= factor
+    labels[:, 16] *= weight
     labels[:, unknown] = NAN
     return [float(train_step(rate, 0.5, tokens, labels)) for _ in range(steps)]
 
@@ -259,17 +249,17 @@ def test_weight_decay_takes_off_the_same_over_few_steps_and_over_many(model, ste
 
 def test_half_precision_takes_the_same_steps(half_precision, model):
     assert logits_of(model, ROW).dtype == np.float32
-    assert model.get_layer("lstm_2").output.dtype == "float16"
+    assert model.get_layer("both_gru").output.dtype == "float16"
     losses = take_steps(model, 30)
     assert losses[-1] < losses[0] - 0.1
 
 
 def test_an_overflow_in_half_precision_skips_its_step(half_precision, model):
-    """The shares are small enough for the loss, but too large for the gradient: half precision ends
+    """The weight is small enough for the loss, but too large for its gradient: half precision ends
     at 65504.
     """
     before = model.get_weights()
-    (loss,) = take_steps(model, factor=3e6)
+    (loss,) = take_steps(model, weight=3e6)
     assert np.isfinite(loss)
     after = model.get_weights()
     assert all(map(np.array_equal, before, after))

@@ -20,8 +20,8 @@ DEFINITION = ast.FunctionDef | ast.ClassDef
 PACKAGES = """tensorflow keras numpy pandas sklearn scipy joblib matplotlib IPython pydantic
     tqdm"""
 OPEN = """Settings auc bootstrap model_figures cut number_words swap_identity_terms TrainingData
-    build_model loss_of_pairs make_train_step Schedule train_model Ensemble
-    train_network lstm_outputs load"""
+    sample_weights build_model loss_of_pairs make_train_step Schedule train_model Ensemble
+    train_network recurrent load"""
 UNSEEN = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 UNSEEN |= {tokenize.ENDMARKER}
 

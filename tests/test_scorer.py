@@ -76,7 +76,7 @@ def save(folder, networks, **changed):
         "calibrations": CALIBRATIONS,
         "thresholds": {"flags 5%": 0.5},
     }
-    kernel.run_cells(names | changed, "description = {")
+    kernel.run_cell(kernel.number_of_cell("description = {"), names | changed)
     return folder
 
 
@@ -247,7 +247,7 @@ def test_toxicity_py_is_made_of_the_marked_cells(models_dir):
     defined = {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
     assert defined == {
         *"csv_rows cut spellings best_spelling number_of calibrate sigmoid dense".split(),
-        *"lstm_outputs scores_of load cut_up explain main score_csv".split(),
+        *"recurrent scores_of load cut_up explain main score_csv".split(),
     }
     assert ast.get_docstring(module)
 

@@ -55,8 +55,15 @@ def test_labels_are_those_of_the_file(names, train_rows):
     subtypes = train_rows[kernel.SUBTYPES].astype(float)
     expected = np.column_stack([targets, subtypes, mentioned])
     labels = names["data"].labels
-    assert np.allclose(labels[:ROWS], expected)
-    assert np.isnan(labels[ROWS:]).all()
+    assert np.allclose(labels[:ROWS, :16], expected)
+    assert np.isnan(labels[ROWS:, :16]).all()
+
+
+def test_a_test_comment_weighs_as_much_as_a_train_comment_in_the_mean(names, train_rows):
+    raters = np.log(2 + train_rows[kernel.RATERS].astype(float))
+    weights = names["data"].labels[:, 16]
+    assert np.allclose(weights[:ROWS], raters / raters.mean())
+    assert (weights[ROWS:] == 1).all()
 
 
 def tokens_by_comment(names):
@@ -98,7 +105,7 @@ def test_the_rows_of_the_first_model_are_fit_rows_of_both_classes(names, most):
     given = names | {"BASELINE_ROWS": most, "toxic": toxic}
     given["train_baseline"] = mock.Mock(side_effect=StopIteration)
     with pytest.raises(StopIteration):
-        kernel.run_cells(given, "baseline = train_baseline(")
+        kernel.run_cell(kernel.number_of_cell("baseline = train_baseline("), given)
     chosen = given["baseline_rows"]
     assert len({*chosen}) == len(chosen) <= most and {*chosen} <= {*names["fit_rows"]}
     assert {*toxic[chosen]} == {False, True}
@@ -156,17 +163,21 @@ def test_where_nobody_is_mentioned_models_are_ordered_by_overall_auc(train, tmp_
     assert "There is no final score" in capsys.readouterr().out
 
 
-def test_a_batch_is_sized_for_what_an_epoch_draws(train, tmp_path):
-    """With the test comments that later networks learn."""
+def test_of_comments_beyond_dispute_an_epoch_draws_two_for_each_other_one(train, tmp_path):
+    """And those are what a batch is sized for, with the test comments that later networks learn."""
     train.loc[train.index % 10 > 0, "target"] = "0"
     names = read(save(train, tmp_path))
-    drawn = len(names["data"].draw_rows(np.random.default_rng(0)))
+    targets = names["train"]["target"].to_numpy()
+    drawn = names["data"].draw_rows(np.random.default_rng(0))
+    disputed = np.count_nonzero(targets[names["fit_rows"]])
+    assert np.count_nonzero(targets[drawn]) == disputed
+    assert len(drawn) == 3 * disputed
     sized_for = []
     names["batch_size_for"] = lambda rows: sized_for.append(rows) or 8
     names["settings"] = kernel.Settings()
-    kernel.run_cells(names, "data = TrainingData(")
+    kernel.run_cell(kernel.number_of_cell("data = TrainingData("), names)
     (size,) = sized_for
-    assert drawn <= size <= 1.5 * drawn < len(names["fit_rows"])
+    assert len(drawn) <= size <= 1.5 * len(drawn) < len(names["fit_rows"])
 
 
 def test_a_limit_that_cannot_be_kept_leaves_the_submission_of_tf_idf(folder, tmp_path):
@@ -182,11 +193,11 @@ def test_a_limit_that_cannot_be_kept_leaves_the_submission_of_tf_idf(folder, tmp
 
 
 def test_odd_comments_cost_no_result(train, tmp_path):
-    """An identity on every row, no subtypes, comments without a word, every test row in
+    """An identity on every row, no subtypes and raters, comments without a word, every test row in
     train.
     """
     train["male"] = "1"
-    train[kernel.SUBTYPES] = ""
+    train[[*kernel.SUBTYPES, kernel.RATERS]] = ""
     odd = ["", "😀", "\u200b", "שלום", "!!!!", "word " * 2000, "\n"]
     train.loc[:55, "comment_text"] = odd * 8
     save(train, tmp_path)

@@ -1,7 +1,6 @@
 """Training: the learning rate, the clock, averaged weights, and networks that follow each other."""
 
 import gc
-import re
 import threading
 from collections import Counter
 from types import SimpleNamespace
@@ -56,8 +55,9 @@ def make_data():
     toxic = generator.random(ROWS) < 1 / 3
     for row in np.flatnonzero(toxic):
         comments[row][generator.integers(lengths[row])] = generator.choice(OFFENSIVE)
-    labels = np.repeat(toxic[:, None], 16, axis=1).astype(np.float32)
+    labels = np.repeat(toxic[:, None], 17, axis=1).astype(np.float32)
     labels[TEST_ROWS] = np.nan
+    labels[:, 16] = 1  # weights
     return toxic, kernel.TrainingData(
         tokens=np.concatenate(comments).astype(np.int32),
         offsets=np.append(0, np.cumsum(lengths)),
@@ -70,7 +70,6 @@ def make_data():
 
 
 TOXIC, DATA = make_data()
-SPOILT = kernel.replace(DATA, labels=np.full_like(DATA.labels, np.inf))  # the loss is no number
 
 
 def make_pretrained(shift=0):
@@ -86,12 +85,19 @@ def scores_of(model):
     return expit(kernel.predict(model, DATA, HOLDOUT_ROWS)[:, 0])
 
 
+def with_weights(spoilt, weight):
+    """DATA with another weight of some rows."""
+    labels = DATA.labels.copy()
+    labels[spoilt, 16] = weight
+    return kernel.replace(DATA, labels=labels)
+
+
 def train(monkeypatch, seconds=UNLIMITED, epochs=EPOCHS, data=DATA, stop_at=None):
     """A small model that was trained at a second a step, and what was seen of each step."""
     model, stop, seen = make_model(), threading.Event(), []
 
-    def watch(*others):
-        train_step = MAKE_TRAIN_STEP(*others)
+    def watch(model, adam):
+        train_step = MAKE_TRAIN_STEP(model, adam)
 
         def watched(rate, momentum, *batch):
             loss = train_step(rate, momentum, *batch)
@@ -170,7 +176,7 @@ def test_learning_rate_rises_and_falls_to_almost_zero(trained, name):
 def test_a_weight_that_nothing_needs_shrinks(trained):
     """What weight decay is for. The first number of a vector is that of padding alone."""
     models = make_model(), trained["whole"].model
-    before, after = (abs(of.get_layer("lstm_1").get_weights()[0][0]) for of in models)
+    before, after = (abs(of.get_layer("both_lstm").get_weights()[0][0]) for of in models)
     rates = [rate for rate, *_ in trained["whole"].seen]
     assert np.allclose(after, before * np.exp(-kernel.WEIGHT_DECAY * np.mean(rates)), rtol=0.1)
 
@@ -189,9 +195,10 @@ def test_predict_keeps_the_order_asked_for(trained):
     assert np.ptp(logits[:, 0]) > 0.3
 
 
-def test_a_loss_that_is_no_number_ends_the_training_with_its_step(monkeypatch, clock):
-    with pytest.raises(FloatingPointError, match="a loss of (nan|-?inf)"):
-        train(monkeypatch, data=SPOILT)
+@pytest.mark.parametrize("weight", [np.nan, np.inf])
+def test_a_loss_that_is_no_number_ends_the_training_with_its_step(monkeypatch, clock, weight):
+    with pytest.raises(FloatingPointError, match="a loss of (nan|inf)"):
+        train(monkeypatch, data=with_weights(FIT_ROWS[::100], weight))
     assert clock.now < STEPS_OF_EPOCH
 
 
@@ -381,7 +388,7 @@ def test_networks_after_the_first_learn_the_test_comments_and_never_the_holdout(
     labels[TEST_ROWS, :7] = mean[len(HOLDOUT_ROWS) :]
     labels[:, [1, 3]] = np.nan
     assert np.array_equal(later.labels, labels, equal_nan=True)
-    assert np.isnan(first.labels[TEST_ROWS]).all(), "the data of the others stays"
+    assert np.isnan(first.labels[TEST_ROWS, :16]).all(), "the data of the others stays"
 
 
 def learn(ensemble, deadline=UNLIMITED):
@@ -441,7 +448,7 @@ def test_scores_that_are_no_numbers_or_all_the_same_are_refused(fault):
 
 
 def test_a_network_that_diverges_is_told_of_and_costs_nothing(tmp_path):
-    ensemble = make_ensemble(tmp_path, models=1, data=SPOILT)
+    ensemble = make_ensemble(tmp_path, models=1, data=with_weights(FIT_ROWS, np.nan))
     with pytest.warns(UserWarning, match="model_1 diverged.*Try a lower KERNEL_LEARNING_RATE"):
         train_networks(ensemble)
     assert not ensemble.networks and not [*tmp_path.rglob("*.*")]
@@ -506,34 +513,24 @@ def run_training(tmp_path, monkeypatch):
     say what came of it: their variables.
     """
 
-    def run(train_network, submitted="TF-IDF", **changed):
+    def run(train_network, devices=("cpu:0", "cpu:0"), submitted="TF-IDF", **changed):
         monkeypatch.setattr(kernel, "train_network", train_network)
         ensemble = make_ensemble(tmp_path, models=4)
         ensemble.submitted = submitted
-        names = vars(kernel) | {
-            "ensemble": ensemble,
-            "settings": ensemble.settings,
-            "devices": ["cpu:0"] * 2,
-            "pretrained": [None] * 2,
-            "taken_over": {},
-            "end": 20.0,
-            "time_limit": 20.0,
-            "fit_rows": FIT_ROWS,
-            "test_rows": TEST_ROWS,
-            "opening_rows": TEST_ROWS,
-            "guess_words": mock.Mock(),
-            "label_openings": mock.Mock(),
-            **changed,
-        }
-        kernel.run_cells(names, "threading.Thread(", "No network counts")
+        names = vars(kernel) | {"ensemble": ensemble, "settings": ensemble.settings}
+        names |= {"devices": devices, "pretrained": [None] * len(devices), "end": 20.0}
+        names |= {"taken_over": {}, "time_limit": 20.0, "opening_rows": TEST_ROWS}
+        names |= {"label_openings": mock.Mock()} | changed
+        for text in ("threading.Thread(", "No network counts"):
+            kernel.run_cell(kernel.number_of_cell(text), names)
         return names
 
     return run
 
 
-def label_openings(ensemble):
-    """With the test comments for openings."""
-    kernel.label_openings(ensemble, TEST_ROWS, UNLIMITED, make_pretrained())
+def label_openings(ensemble, rows=TEST_ROWS, deadline=UNLIMITED, shift=0):
+    """With the test comments for openings. shift: of the word vectors."""
+    kernel.label_openings(ensemble, rows, deadline, make_pretrained(shift))
 
 
 def test_openings_are_learned_as_the_teacher_scores_them(ensemble, monkeypatch):
@@ -547,26 +544,9 @@ def test_openings_are_learned_as_the_teacher_scores_them(ensemble, monkeypatch):
     labels = ensemble.data.labels
     expected = zscore(of_openings) * of_comments.std(0) + of_comments.mean(0)
     assert np.allclose(logit(labels[TEST_ROWS, :7]), expected, atol=1e-3)
-    assert np.isnan(labels[TEST_ROWS, 7:]).all()
+    assert np.isnan(labels[TEST_ROWS, 7:16]).all()
     drawn = {*ensemble.data.draw_rows(np.random.default_rng(0))}
     assert {*FIT_ROWS} < drawn <= {*FIT_ROWS, *TEST_ROWS}
-
-
-IN_ORDER = np.arange(len(DATA.tokens), dtype=np.int32) % 15 + 5
-
-
-@pytest.mark.parametrize("tokens, learned", [(DATA.tokens, False), (IN_ORDER, True)])
-def test_words_are_guessed_where_others_tell_them(tokens, learned, ensemble, capsys):
-    """And every other network begins with that LSTM. In DATA words are drawn at random."""
-    ensemble.data = kernel.replace(DATA, tokens=tokens)
-    kernel.guess_words(ensemble, FIT_ROWS, UNLIMITED, make_pretrained())
-    first, last = map(float, re.findall(r"reader.*loss (\S+)", capsys.readouterr().out))
-    assert (last < first - 0.05) == learned
-    for number in range(4):
-        model, _ = kernel.build(ensemble, number, make_pretrained())
-        first = model.get_layer("lstm_1").get_weights()
-        begun = map(np.array_equal, first, ensemble.first_weights)
-        assert all(begun) == (number % 2 == 0)
 
 
 @pytest.mark.parametrize("of_tf_idf, learned", [(WORSE, True), (GOOD, False)])
@@ -579,19 +559,24 @@ def test_a_teacher_teaches_where_it_ranks_better_than_tf_idf(of_tf_idf, learned,
     assert (ensemble.data is not DATA) == learned
 
 
-@pytest.mark.parametrize("begin", ["guess_words", "label_openings"])
-def test_where_networks_cannot_be_helped_to_begin_the_run_goes_on(begin, run_training):
-    broken = [make_pretrained(np.inf)] * 2
-    with pytest.warns(UserWarning, match=f"do without {begin}: FloatingPointError"):
-        names = run_training(count, pretrained=broken, **{begin: getattr(kernel, begin)})
-    assert len(names["networks"]) == 4 and names["ensemble"].data is DATA
+FAULTS = {
+    "it diverges": {"shift": np.inf},
+    "it has no time": {"deadline": 0},
+}
 
 
-def test_where_all_networks_are_taken_over_none_is_helped_to_begin(run_training):
-    """By none that could be called."""
+@pytest.mark.parametrize("fault", FAULTS)
+def test_where_a_teacher_cannot_teach_the_run_goes_on(fault, ensemble):
+    with pytest.warns(UserWarning, match="The teacher teaches nothing: .*Error"):
+        label_openings(ensemble, **FAULTS[fault])
+    assert ensemble.data is DATA and not ensemble.stop.is_set()
+
+
+def test_where_all_networks_are_taken_over_there_is_no_teacher(run_training):
+    """None that could be called."""
     taken_over = ["model_1", "model_2", "model_3", "model_4"]  # into another ensemble
     with pytest.warns(UserWarning, match="No network counts"), pytest.raises(SystemExit):
-        run_training(count, guess_words=None, label_openings=None, taken_over=taken_over)
+        run_training(count, label_openings=None, taken_over=taken_over)
 
 
 def test_where_each_comment_is_shorter_than_an_opening_there_is_no_teacher(run_training):
@@ -622,9 +607,8 @@ def test_a_worker_that_fails_is_told_of_and_the_other_goes_on(run_training):
 
 
 def test_networks_that_are_taken_over_are_not_trained_again(run_training):
-    names = run_training(count, taken_over=["model_1", "model_3"])
-    assert {*names["ensemble"].networks} == {"model_2", "model_4"}
-    assert {*names["guess_words"].call_args.args[1]} == {*FIT_ROWS, *TEST_ROWS}
+    ensemble = run_training(count, taken_over=["model_1", "model_3"])["ensemble"]
+    assert {*ensemble.networks} == {"model_2", "model_4"}
 
 
 def test_a_worker_that_hangs_is_left_behind_within_the_limit_and_counts_no_more(
@@ -663,7 +647,7 @@ def test_jupyters_stop_button_ends_the_training_at_once_and_not_the_run(run_trai
         counted.set()
 
     monkeypatch.setattr(kernel.time, "sleep", press_stop)
-    names = run_training(train, devices=["cpu:0"], pretrained=[None])
+    names = run_training(train, devices=["cpu:0"])
     assert names["stopped_because"] == "interrupted"
     assert [*names["ensemble"].networks] == ["model_1"]
     released.set()
@@ -723,7 +707,7 @@ def run_of(folder, **changed):
     names = vars(kernel) | {"settings": kernel.Settings(), "models_dir": folder / "models"}
     names |= {"data": DATA, "vocabulary": {"word": 1, "other": 2}}
     names |= {"embedding_matrix": np.eye(4, dtype=np.float16)} | changed
-    kernel.run_cells(names, "joblib.hash(")
+    kernel.run_cell(kernel.number_of_cell("joblib.hash("), names)
     return names["run"]
 
 

@@ -39,9 +39,9 @@ def main(workers, precision, networks, output):
     kernel.SPATIAL_DROPOUT, kernel.with_scores = 0.0, lambda data, *others: data  # none is taught
     make_train_step, predict = kernel.make_train_step, kernel.predict
 
-    def watched(model, *others):
+    def watched(model, adam):
         """Notes for each step of each network its device, and when the step began."""
-        train_step, weight = make_train_step(model, *others), model.trainable_weights[0].value
+        train_step, weight = make_train_step(model, adam), model.trainable_weights[0].value
         device = int(weight.device.rsplit(":", 1)[1])
 
         def train_one(*batch):
