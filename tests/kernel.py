@@ -38,5 +38,11 @@ def number_of_cell(text):
     return number
 
 
+def run_cells(names, *texts):
+    """Execute in a dict of names the cells that hold the texts."""
+    for text in texts:
+        run_cell(number_of_cell(text), names)
+
+
 for number in cells_tagged("define"):
     run_cell(number, globals())

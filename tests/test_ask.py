@@ -61,8 +61,7 @@ def answers(score):
         "score": score,
         "holdout": pd.DataFrame({"comment_text": ["A gay man.", "nobody", "vile GAY, Gayle"]}),
     }
-    for text in ("term_figures(asked)", "naming = "):
-        kernel.run_cell(kernel.number_of_cell(text), names)
+    kernel.run_cells(names, "term_figures(asked)", "naming = ")
     kernel.plt.close("all")
     return names
 

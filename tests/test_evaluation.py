@@ -26,8 +26,7 @@ def comments():
 def run_cells(texts, **given):
     """The variables that cells leave, each found by a text in it, that are given some."""
     names = vars(kernel) | given
-    for text in texts:
-        kernel.run_cell(kernel.number_of_cell(text), names)
+    kernel.run_cells(names, *texts)
     return names
 
 

@@ -76,7 +76,7 @@ def save(folder, networks, **changed):
         "calibrations": CALIBRATIONS,
         "thresholds": {"flags 5%": 0.5},
     }
-    kernel.run_cell(kernel.number_of_cell("description = {"), names | changed)
+    kernel.run_cells(names | changed, "description = {")
     return folder
 
 

@@ -105,7 +105,7 @@ def test_the_rows_of_the_first_model_are_fit_rows_of_both_classes(names, most):
     given = names | {"BASELINE_ROWS": most, "toxic": toxic}
     given["train_baseline"] = mock.Mock(side_effect=StopIteration)
     with pytest.raises(StopIteration):
-        kernel.run_cell(kernel.number_of_cell("baseline = train_baseline("), given)
+        kernel.run_cells(given, "baseline = train_baseline(")
     chosen = given["baseline_rows"]
     assert len({*chosen}) == len(chosen) <= most and {*chosen} <= {*names["fit_rows"]}
     assert {*toxic[chosen]} == {False, True}
@@ -175,7 +175,7 @@ def test_of_comments_beyond_dispute_an_epoch_draws_two_for_each_other_one(train,
     sized_for = []
     names["batch_size_for"] = lambda rows: sized_for.append(rows) or 8
     names["settings"] = kernel.Settings()
-    kernel.run_cell(kernel.number_of_cell("data = TrainingData("), names)
+    kernel.run_cells(names, "data = TrainingData(")
     (size,) = sized_for
     assert len(drawn) <= size <= 1.5 * len(drawn) < len(names["fit_rows"])
 

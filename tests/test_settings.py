@@ -170,7 +170,7 @@ def run_first_cell(folder, monkeypatch, device="cpu:0", **settings):
     given = {"vector_files": folder / "own.vec", "output_dir": folder} | settings
     monkeypatch.setattr(kernel.os, "environ", environment_of(given))
     names = vars(kernel) | {"start": 7.0, "find_devices": lambda: [device]}
-    kernel.run_cell(kernel.number_of_cell("settings = settings_from("), names)
+    kernel.run_cells(names, "settings = settings_from(")
     return names
 
 

@@ -96,7 +96,7 @@ def test_a_term_that_is_not_one_word_is_refused(term):
     names = vars(kernel) | {"LISTED_TERMS": [["gay", term], []], "train": {"comment_text": []}}
     names["test"] = names["train"]
     with pytest.raises(ValueError, match=f"{term}. is not one word"):
-        kernel.run_cell(kernel.number_of_cell("= tokenize(comments"), names)
+        kernel.run_cells(names, "= tokenize(comments")
 
 
 @settings(max_examples=100, deadline=None)

@@ -521,8 +521,7 @@ def run_training(tmp_path, monkeypatch):
         names |= {"devices": devices, "pretrained": [None] * len(devices), "end": 20.0}
         names |= {"taken_over": {}, "time_limit": 20.0, "opening_rows": TEST_ROWS}
         names |= {"label_openings": mock.Mock()} | changed
-        for text in ("threading.Thread(", "No network counts"):
-            kernel.run_cell(kernel.number_of_cell(text), names)
+        kernel.run_cells(names, "threading.Thread(", "No network counts")
         return names
 
     return run
@@ -581,6 +580,12 @@ def test_where_all_networks_are_taken_over_there_is_no_teacher(run_training):
 
 def test_where_each_comment_is_shorter_than_an_opening_there_is_no_teacher(run_training):
     run_training(count, label_openings=None, opening_rows=TEST_ROWS[:0])
+
+
+def test_where_the_limit_has_passed_there_is_no_teacher(run_training, clock):
+    clock.now = 20.0
+    with pytest.warns(UserWarning, match="No network counts"), pytest.raises(SystemExit):
+        run_training(count, label_openings=None)
 
 
 def test_who_interrupts_the_teacher_ends_the_training_and_not_the_run(run_training):
@@ -707,7 +712,7 @@ def run_of(folder, **changed):
     names = vars(kernel) | {"settings": kernel.Settings(), "models_dir": folder / "models"}
     names |= {"data": DATA, "vocabulary": {"word": 1, "other": 2}}
     names |= {"embedding_matrix": np.eye(4, dtype=np.float16)} | changed
-    kernel.run_cell(kernel.number_of_cell("joblib.hash("), names)
+    kernel.run_cells(names, "joblib.hash(")
     return names["run"]
 
 
