@@ -93,6 +93,17 @@ def test_of_each_feature_the_teacher_sees_the_strongest_word(teacher):
     assert close(logits_of(features, ROW, ROW[::-1]), words.max(axis=0))
 
 
+@pytest.mark.parametrize("width, share", [(200, 0.3), (400, 0.2)])
+def test_of_wide_vectors_less_is_left_out_in_training(width, share):
+    """Of all words of a comment the same numbers."""
+    pretrained = kernel.pretrained_vectors(np.ones((2, width), np.float16), "cpu:0")
+    model = kernel.build_model(pretrained, UNITS)
+    vectors = keras.Model(model.input, model.get_layer("both_lstm").input[0])
+    left_out = vectors(np.ones((50, 3)), training=True).numpy() == 0
+    assert left_out.mean() == pytest.approx(share, abs=0.03)
+    assert (left_out == left_out[:, :1]).all()
+
+
 def test_the_words_are_pooled_by_maximum_and_mean(model):
     """Of the GRU's outputs; padding, which could be the highest, counts in neither."""
     gru, dense = model.get_layer("both_gru").output, model.get_layer("dense_1").input

@@ -517,10 +517,18 @@ def run_training(tmp_path, monkeypatch):
         monkeypatch.setattr(kernel, "train_network", train_network)
         ensemble = make_ensemble(tmp_path, models=4)
         ensemble.submitted = submitted
-        names = vars(kernel) | {"ensemble": ensemble, "settings": ensemble.settings}
-        names |= {"devices": devices, "pretrained": [None] * len(devices), "end": 20.0}
-        names |= {"taken_over": {}, "time_limit": 20.0, "opening_rows": TEST_ROWS}
-        names |= {"label_openings": mock.Mock()} | changed
+        given = {
+            "ensemble": ensemble,
+            "settings": ensemble.settings,
+            "devices": devices,
+            "pretrained": [None] * len(devices),
+            "time_limit": 20.0,
+            "end": 20.0,
+            "taken_over": {},
+            "opening_rows": TEST_ROWS,
+            "label_openings": mock.Mock(),
+        }
+        names = vars(kernel) | given | changed
         kernel.run_cells(names, "threading.Thread(", "No network counts")
         return names
 
@@ -571,26 +579,22 @@ def test_where_a_teacher_cannot_teach_the_run_goes_on(fault, ensemble):
     assert ensemble.data is DATA and not ensemble.stop.is_set()
 
 
-def test_where_all_networks_are_taken_over_there_is_no_teacher(run_training):
-    """None that could be called."""
-    taken_over = ["model_1", "model_2", "model_3", "model_4"]  # into another ensemble
+ENDS = {
+    "all networks are taken over": {"taken_over": ["model_1", "model_2", "model_3", "model_4"]},
+    "the limit has passed": {"end": 0.0},
+    "the teacher is interrupted": {"label_openings": mock.Mock(side_effect=KeyboardInterrupt)},
+}
+
+
+@pytest.mark.parametrize("why", ENDS)
+def test_the_training_ends_and_not_the_run_where(why, run_training):
+    """With no teacher, None, that could be called."""
     with pytest.warns(UserWarning, match="No network counts"), pytest.raises(SystemExit):
-        run_training(count, label_openings=None, taken_over=taken_over)
+        run_training(count, **{"label_openings": None} | ENDS[why])
 
 
 def test_where_each_comment_is_shorter_than_an_opening_there_is_no_teacher(run_training):
     run_training(count, label_openings=None, opening_rows=TEST_ROWS[:0])
-
-
-def test_where_the_limit_has_passed_there_is_no_teacher(run_training, clock):
-    clock.now = 20.0
-    with pytest.warns(UserWarning, match="No network counts"), pytest.raises(SystemExit):
-        run_training(count, label_openings=None)
-
-
-def test_who_interrupts_the_teacher_ends_the_training_and_not_the_run(run_training):
-    with pytest.warns(UserWarning, match="No network counts"), pytest.raises(SystemExit):
-        run_training(count, label_openings=mock.Mock(side_effect=KeyboardInterrupt))
 
 
 def count(ensemble, number, *others):
@@ -709,9 +713,14 @@ def test_a_network_that_is_missing_broken_or_of_another_run_is_not_taken_over(
 def run_of(folder, **changed):
     """What the notebook tells runs apart by: of the cell that finds it, some variables changed."""
     (folder / "models").mkdir(exist_ok=True)
-    names = vars(kernel) | {"settings": kernel.Settings(), "models_dir": folder / "models"}
-    names |= {"data": DATA, "vocabulary": {"word": 1, "other": 2}}
-    names |= {"embedding_matrix": np.eye(4, dtype=np.float16)} | changed
+    given = {
+        "settings": kernel.Settings(),
+        "models_dir": folder / "models",
+        "data": DATA,
+        "vocabulary": {"word": 1, "other": 2},
+        "embedding_matrix": np.eye(4, dtype=np.float16),
+    }
+    names = vars(kernel) | given | changed
     kernel.run_cells(names, "joblib.hash(")
     return names["run"]
 

@@ -36,7 +36,8 @@ def train(ensemble, workers, precision, networks):
 
 def main(workers, precision, networks, output):
     peaks, seen, dtypes = [], [], []
-    kernel.SPATIAL_DROPOUT, kernel.with_scores = 0.0, lambda data, *others: data  # none is taught
+    kernel.spatial_dropout = lambda _: 0.0
+    kernel.with_scores = lambda data, *_: data  # none is taught
     make_train_step, predict = kernel.make_train_step, kernel.predict
 
     def watched(model, adam):
