@@ -1,10 +1,10 @@
 """What a change of the model is worth: python benchmarks/experiment.py FOLDER [VARIANT …]
 
 Trains variants of the notebook's model on the comments in FOLDER (the competition's layout, word
-vectors beside them) and compares each with the default: the same split, 70 % to fit, number of
---models, seeds and --epochs. Without names it trains all; "A + B" does both. A row has the final
-score of each model, mean and standard deviation, how far that lies above the default's, with its
-standard error, and of the average of the models:
+vectors beside them) and compares each with the default: the same number of --models and --epochs,
+and the same --seed, which also draws the 30 % that are held out. Without names it trains all;
+"A + B" does both. A row has the final score of each model, mean and standard deviation, how far
+that lies above the default's, with its standard error, and of the average of the models:
 
 final         the competition's score, on the holdout as all that follows
 overall       AUC of all comments
@@ -400,11 +400,12 @@ def main(arguments=None):
     parser.add_argument("variants", nargs="*", default=[*VARIANTS], metavar="VARIANT")
     parser.add_argument("--models", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=2019)
     arguments = parser.parse_args(arguments)
     refuse_unknown(parser, arguments.variants)
     print_machine("keras", "tensorflow")
-    settings = {"holdout_share": 0.3, "models": arguments.models, "epochs": arguments.epochs}
-    settings |= files_of(arguments.folder)
+    settings = {name: vars(arguments)[name] for name in ("models", "epochs", "seed")}
+    settings |= files_of(arguments.folder) | {"holdout_share": 0.3}
     default = None
     for name in dict.fromkeys(["default", *arguments.variants]):
         with tempfile.TemporaryDirectory() as folder:
