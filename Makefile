@@ -23,8 +23,9 @@ DEFAULT_SETTINGS = env $$(env | sed -n 's/^\(KERNEL_[A-Z_]*\)=.*/-u \1/p')
 
 run: $(VENV)/installed
 	mkdir -p $(OUTPUT)
-	set -o pipefail; $(VENV)/bin/papermill --log-output --no-progress-bar kernel.ipynb $(OUTPUT)/kernel.executed.ipynb 2>&1 | \
+	set -o pipefail; $(VENV)/bin/papermill --log-output --no-progress-bar kernel.ipynb $(OUTPUT)/kernel.running.ipynb 2>&1 | \
 		grep --line-buffered --invert-match -E '^(Executing|Ending) Cell'
+	mv $(OUTPUT)/kernel.running.ipynb $(OUTPUT)/kernel.executed.ipynb
 
 test: $(VENV)/installed
 	$(MAKE) --jobs 2 --output-sync test-runs test-parts
@@ -50,7 +51,7 @@ score: $(VENV)/installed
 
 serve: $(VENV)/installed
 	@test -f $(OUTPUT)/models/models.json || { echo 'There are no models yet: make run' >&2; exit 1; }
-	@exec $(VENV_PYTHON) serve.py $(OUTPUT)/models
+	@exec $(VENV_PYTHON) serve.py $(OUTPUT)/models --drop-unsupported
 
 html: $(VENV)/installed
 	test -f $(OUTPUT)/kernel.executed.ipynb || $(MAKE) run

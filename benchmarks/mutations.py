@@ -166,8 +166,8 @@ thresholds from the half they are tried on | run
 - np.quantile(shares[~measured], 1
 + np.quantile(shares[measured], 1
 no calibration in the folder | evaluation
-- [fit_calibration(*of_label) for
-+ [[1.0, 0.0] for
+- [*map(fit_calibration, mean.T, to_fit)]
++ [[1.0, 0.0]] * len(LABELS)
 gaps of another model | run
 - figures.loc["LSTM", BIAS_AUCS
 + figures.loc["TF-IDF", BIAS_AUCS

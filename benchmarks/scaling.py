@@ -3,8 +3,8 @@
 Trains the notebook's networks on parts of the rows to fit in FOLDER (the competition's layout, word
 vectors beside the comments), with other units, epochs and dropout, or changed like a variant of
 experiment.py, to score a 30 % holdout. The teacher teaches all, no network another. What is trained
-stays in --keep, and is not trained again: empty it when the notebook has changed. Of all that is
-there it prints
+stays in --keep, below the folder's name, and is not trained again: empty it when the notebook or
+the folder has changed. Of all that is there it prints
 
 - a table: the figures of each model (see experiment.py) with standard errors, how far its final
   score lies above that of the same model of the first --variant, the final score of the average of

@@ -216,8 +216,11 @@ def test_a_token_tells_whose_kernel_it_is():
     assert f"token-holder/{SLUG}" in made.output
 
 
-PUSHED = {"url": "http://localhost/somebody/a-kernel", "versionNumber": 4}
-PUSHED |= {"ref": "/somebody/a-kernel"}
+PUSHED = {
+    "url": "http://localhost/somebody/a-kernel",
+    "versionNumber": 4,
+    "ref": "/somebody/a-kernel",
+}
 NEVER_PUSHED = f"Kaggle shows you no {KERNEL}: `make push` first"
 NOT_COMPLETE = f"Version 3 of {KERNEL} has not completed: "
 LOG = f"Its log: .venv/bin/kaggle kernels logs {KERNEL}\n"

@@ -80,6 +80,15 @@ def save(folder, networks, **changed):
     return folder
 
 
+def test_what_the_run_before_left_goes_and_what_an_unfinished_one_did_stays(networks, tmp_path):
+    before, unfinished = (tmp_path / f"model_1_{run * 8}.npz" for run in "12")
+    before.touch()
+    unfinished.touch()
+    (tmp_path / "models.json").write_text(before.name)
+    kernel.load(save(tmp_path, networks))
+    assert unfinished.exists() and not before.exists()
+
+
 def expected_scores(models, tokens):
     """The mean score of Keras' models of one comment, calibrated: float (labels,)."""
     batch = np.array([tokens], np.int32)

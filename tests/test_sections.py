@@ -172,11 +172,9 @@ def test_of_comments_beyond_dispute_an_epoch_draws_two_for_each_other_one(train,
     disputed = np.count_nonzero(targets[names["fit_rows"]])
     assert np.count_nonzero(targets[drawn]) == disputed
     assert len(drawn) == 3 * disputed
-    sized_for = []
-    names["batch_size_for"] = lambda rows: sized_for.append(rows) or 8
-    names["settings"] = kernel.Settings()
+    names |= {"batch_size_for": mock.Mock(return_value=8), "settings": kernel.Settings()}
     kernel.run_cells(names, "data = TrainingData(")
-    (size,) = sized_for
+    (size,) = names["batch_size_for"].call_args.args
     assert len(drawn) <= size <= 1.5 * len(drawn) < len(names["fit_rows"])
 
 

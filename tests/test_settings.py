@@ -23,10 +23,16 @@ def test_every_default_lies_within_its_own_limits():
 def test_values_are_read_from_the_environment_and_other_variables_are_ignored(monkeypatch):
     """Those of Jupyter, too, which begin like those of the notebook. A ~ is the home folder."""
     monkeypatch.setenv("HOME", "/somewhere")
-    given = {"KERNEL_SEED": "0", "KERNEL_EPOCHS": "12", "KERNEL_LEARNING_RATE": "5e-4"}
-    given |= {"KERNEL_TIME_LIMIT": "3600", "KERNEL_SWAP_TERMS": "no"}
-    given |= {"KERNEL_INPUT_DIR": "/data/my comments: 2", "KERNEL_OUTPUT_DIR": "~/results"}
-    given |= {"KERNEL_VECTOR_FILES": "~/two.txt:a.vec"}
+    given = {
+        "KERNEL_SEED": "0",
+        "KERNEL_EPOCHS": "12",
+        "KERNEL_LEARNING_RATE": "5e-4",
+        "KERNEL_TIME_LIMIT": "3600",
+        "KERNEL_SWAP_TERMS": "no",
+        "KERNEL_INPUT_DIR": "/data/my comments: 2",
+        "KERNEL_OUTPUT_DIR": "~/results",
+        "KERNEL_VECTOR_FILES": "~/two.txt:a.vec",
+    }
     others = {"PATH": "/bin", "KAGGLE_KERNEL_RUN_TYPE": "Batch", "SEED": "x", "KERNEL_ID": "7"}
     assert kernel.settings_from(given | others) == kernel.Settings(
         seed=0,

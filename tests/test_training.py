@@ -425,16 +425,12 @@ def test_a_network_that_was_told_to_stop_does_not_count(ensemble, monkeypatch):
 
 
 def test_a_deadline_leaves_time_to_score(ensemble, monkeypatch):
-    seen = []
-
-    def schedule(*of):
-        seen.extend(of)
-        return SimpleNamespace(steps=99)
-
+    schedule = mock.Mock(return_value=SimpleNamespace(steps=99))
     monkeypatch.setattr(kernel, "Schedule", schedule)
     monkeypatch.setattr(kernel, "train_model", lambda *_: [0.5])
     learn(ensemble, deadline=77)
-    assert seen == [2 * STEPS_OF_EPOCH, 77, pytest.approx(len(SCORED_ROWS) / BATCH_SIZE / 2)]
+    steps_to_score = pytest.approx(len(SCORED_ROWS) / BATCH_SIZE / 2)
+    schedule.assert_called_once_with(2 * STEPS_OF_EPOCH, 77, steps_to_score)
 
 
 @pytest.mark.parametrize("fault", [np.nan, np.inf, 0])
@@ -713,14 +709,14 @@ def test_a_network_that_is_missing_broken_or_of_another_run_is_not_taken_over(
 def run_of(folder, **changed):
     """What the notebook tells runs apart by: of the cell that finds it, some variables changed."""
     (folder / "models").mkdir(exist_ok=True)
-    given = {
+    names = vars(kernel) | {
         "settings": kernel.Settings(),
         "models_dir": folder / "models",
         "data": DATA,
         "vocabulary": {"word": 1, "other": 2},
         "embedding_matrix": np.eye(4, dtype=np.float16),
     }
-    names = vars(kernel) | given | changed
+    names |= changed
     kernel.run_cells(names, "joblib.hash(")
     return names["run"]
 
