@@ -268,9 +268,7 @@ VARIANTS = {
     **{
         f"words: {share} left out": {"swap_identity_terms": left_out(share)} for share in (0.1, 0.2)
     },
-    "spatial dropout: 0.2": {"spatial_dropout": lambda _: 0.2},
-    "spatial dropout: 0.3": {"spatial_dropout": lambda _: 0.3},
-    "spatial dropout: 0.4": {"spatial_dropout": lambda _: 0.4},
+    **{f"spatial dropout: {share}": {"SPATIAL_DROPOUT": share} for share in (0.2, 0.4)},
     "rate: 0.002": {"learning_rate": 0.002},
     "rate: 0.008": {"learning_rate": 0.008},
     "surplus: 1": {"SURPLUS": 1},

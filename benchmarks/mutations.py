@@ -63,9 +63,9 @@ terms are not swapped | batches
 the way back is the way there | scorer
 - [:: -1 if "backward" in name else 1]
 + [::1]
-no number of the vectors is left out | model
-- layers.SpatialDropout1D(left_out)
-+ layers.SpatialDropout1D(0.0)
+each word leaves out other numbers | model
+- layers.SpatialDropout1D(SPATIAL_DROPOUT)
++ layers.Dropout(SPATIAL_DROPOUT)
 padding is read | model
 - both(sequence, mask=is_word)
 + both(sequence)

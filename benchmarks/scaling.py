@@ -67,7 +67,7 @@ def train(units, epochs, dropout, number):
     """
     seed, begun = kernel.settings.seed, time.perf_counter()
     random.seed(f"{seed} {number}")
-    with patch.object(kernel, "spatial_dropout", lambda _: dropout):
+    with patch.object(kernel, "SPATIAL_DROPOUT", dropout):
         model = kernel.build_model(kernel.pretrained[0], units)
     generator = np.random.default_rng([seed, number])
     data = kernel.ensemble.data
@@ -183,8 +183,7 @@ def main():
     first = arguments.variant[0]
     print_table(models, first)
     usual = models[models["variant"] == first]
-    width = kernel.pretrained[0].output_dim
-    usual = usual[usual["dropout"] == kernel.spatial_dropout(width)]
+    usual = usual[usual["dropout"] == kernel.SPATIAL_DROPOUT]
     usual = usual[usual["epochs"] == arguments.epochs[-1]]
     if len(usual):
         curves = fit_curves(usual)

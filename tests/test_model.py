@@ -93,15 +93,14 @@ def test_of_each_feature_the_teacher_sees_the_strongest_word(teacher):
     assert close(logits_of(features, ROW, ROW[::-1]), words.max(axis=0))
 
 
-@pytest.mark.parametrize("width, share", [(200, 0.3), (400, 0.2)])
-def test_of_wide_vectors_less_is_left_out_in_training(width, share):
-    """Of all words of a comment the same numbers."""
-    pretrained = kernel.pretrained_vectors(np.ones((2, width), np.float16), "cpu:0")
+def test_in_training_all_words_of_a_comment_lack_the_same_numbers():
+    """Three in ten, drawn anew for each comment."""
+    pretrained = kernel.pretrained_vectors(np.ones((2, 200), np.float16), "cpu:0")
     model = kernel.build_model(pretrained, UNITS)
     vectors = keras.Model(model.input, model.get_layer("both_lstm").input[0])
     left_out = vectors(np.ones((50, 3)), training=True).numpy() == 0
-    assert left_out.mean() == pytest.approx(share, abs=0.03)
-    assert (left_out == left_out[:, :1]).all()
+    assert left_out.mean() == pytest.approx(0.3, abs=0.03)
+    assert (left_out == left_out[:, :1]).all() and (left_out[0] != left_out[1]).any()
 
 
 def test_the_words_are_pooled_by_maximum_and_mean(model):
