@@ -25,7 +25,7 @@ run: $(VENV)/installed
 	mkdir -p $(OUTPUT)
 	set -o pipefail; $(VENV)/bin/papermill --log-output --no-progress-bar kernel.ipynb $(OUTPUT)/kernel.running.ipynb 2>&1 | \
 		grep --line-buffered --invert-match -E '^(Executing|Ending) Cell'
-	mv $(OUTPUT)/kernel.running.ipynb $(OUTPUT)/kernel.executed.ipynb
+	@mv $(OUTPUT)/kernel.running.ipynb $(OUTPUT)/kernel.executed.ipynb
 
 test: $(VENV)/installed
 	$(MAKE) --jobs 2 --output-sync test-runs test-parts
