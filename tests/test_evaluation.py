@@ -165,8 +165,15 @@ def evaluation():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel.plt, "show", kernel.plt.close)
         patch.setattr(kernel, "RESAMPLES", 30)
-        kernel.run_cells(names, "sizes = ", "bias = sizes", "calibrations = []", "tenths = ")
-        kernel.run_cells(names, "label_aucs = {}", "flag(thresholds")
+        kernel.run_cells(
+            names,
+            "sizes = ",
+            "bias = sizes",
+            "calibrations = []",
+            "tenths = ",
+            "label_aucs = {}",
+            "flag(thresholds",
+        )
     return names
 
 

@@ -45,6 +45,7 @@ def test_a_run_ends_inside_its_time_limit(tmp_path, monkeypatch, epochs, fewest)
     assert time.monotonic() < 44
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["stopped_because"] == "time limit" and len(report["networks"]) >= fewest
+    assert max(map(len, report["losses"].values())) <= epochs
     check_submission(tmp_path, folder)
 
 

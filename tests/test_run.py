@@ -354,8 +354,8 @@ def test_what_a_run_left_can_be_published(first_run):
 def test_make_score_writes_the_scores_of_a_csv(first_run, tmp_path):
     folder, comments = first_run.folder, texts_of("test.csv").head(20)
     comments.to_csv(tmp_path / "my comments.csv")
-    command = ["make", "-o", ".venv/installed", "score"]
-    command += [f"INPUT={tmp_path / 'my comments.csv'}", f"VENV_PYTHON={sys.executable}"]
+    command = ["make", "-o", ".venv/installed", "score", f"VENV_PYTHON={sys.executable}"]
+    command += [f"INPUT={tmp_path / 'my comments.csv'}"]
     environment = os.environ | {"KERNEL_OUTPUT_DIR": str(folder)}
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
     scores = pd.read_csv(folder / "scores.csv", dtype={"id": str}, keep_default_na=False)

@@ -513,7 +513,7 @@ def run_training(tmp_path, monkeypatch):
         monkeypatch.setattr(kernel, "train_network", train_network)
         ensemble = make_ensemble(tmp_path, models=4)
         ensemble.submitted = submitted
-        given = {
+        names = vars(kernel) | {
             "ensemble": ensemble,
             "settings": ensemble.settings,
             "devices": devices,
@@ -524,7 +524,7 @@ def run_training(tmp_path, monkeypatch):
             "opening_rows": TEST_ROWS,
             "label_openings": mock.Mock(),
         }
-        names = vars(kernel) | given | changed
+        names |= changed
         kernel.run_cells(names, "threading.Thread(", "No network counts")
         return names
 
