@@ -162,51 +162,16 @@ def of_two_lstms(pretrained, units, build_model=kernel.build_model):
         return build_model(pretrained, units)
 
 
-def tell_apart(outputs, _):
-    """Mean cross-entropy of telling the word at a place, by its vector, from those at the same
-    place in the batch's other comments (van den Oord et al. 2018). outputs: guesses and vectors,
-    (batch, places, width), zeros where there is no word.
-    """
-    guesses, vectors = outputs
-    vectors = ops.cast(vectors, "float32")
-    logits = ops.einsum("iwx,jwx->wij", guesses, vectors)
-    of_places = ops.log_softmax(logits)
-    right = ops.diagonal(of_places, axis1=1, axis2=2)  # (places, batch)
-    is_word = ops.any(vectors, axis=-1)
-    is_word = ops.cast(is_word, "float32")  # (batch, places)
-    lost = -ops.sum(right * ops.transpose(is_word))
-    return lost / (1 + ops.sum(is_word))
+def without_gru(pretrained, units, build_model=kernel.build_model):
+    """build_model whose LSTM's outputs are pooled as they are."""
 
+    def lstm_alone(layer, name, bidirectional=layers.Bidirectional):
+        if name == "both_lstm":
+            return bidirectional(layer, name=name)
+        return lambda sequence, mask: sequence
 
-def read_first(ensemble, rows, deadline, pretrained, label_openings=kernel.label_openings):
-    """label_openings; then an LSTM learns to guess each word from those before and those behind it
-    (Melamud et al. 2016), for networks to begin with. It needs no labels (Dai and Le 2015).
-    """
-    label_openings(ensemble, rows, deadline, pretrained)
-    units = ensemble.settings.lstm_units
-    network = kernel.build_model(pretrained, units)
-    lstm = network.get_layer("both_lstm")
-    forward = lstm.output[..., :units]  # (batch, words, units)
-    backward = lstm.output[..., units:]
-    around = layers.concatenate([forward[:, :-2], backward[:, 2:]])
-    vectors = pretrained(network.input)
-    width = vectors.shape[-1]
-    guesses = layers.Dense(width, dtype="float32")(around)
-    outputs = [guesses, vectors[:, 1:-1]]
-    reader = keras.Model(network.input, outputs)
-    to_read = np.append(kernel.fit_rows, kernel.test_rows)
-    data = replace(ensemble.data, rows=to_read, unlabelled_rows=[])
-    with patch.multiple(kernel, loss_of_batch=tell_apart, WEIGHT_DECAY=0.0):
-        kernel.learn(ensemble, "reader", deadline, reader, data)
-    pretrained.of_reader = tuple(lstm.get_weights())
-
-
-def begun_as_reader(pretrained, units, build_model=kernel.build_model):
-    """build_model whose LSTM begins as that of read_first."""
-    model = build_model(pretrained, units)
-    if hasattr(pretrained, "of_reader"):
-        model.get_layer("both_lstm").set_weights(pretrained.of_reader)
-    return model
+    with patch.object(layers, "Bidirectional", lstm_alone):
+        return build_model(pretrained, units)
 
 
 def openings_alone(data, rows, scores, with_scores=kernel.with_scores):
@@ -227,7 +192,8 @@ def left_out(share, swap=kernel.swap_identity_terms):
 
 def unknown_is_background(toxicity, identities, logits, loss_of_pairs=kernel.loss_of_pairs):
     """loss_of_pairs for which a comment mentions nobody whom nobody was asked about."""
-    return loss_of_pairs(toxicity, ops.where(ops.isnan(identities), 0.0, identities), logits)
+    identities = ops.where(ops.isnan(identities), 0.0, identities)
+    return loss_of_pairs(toxicity, identities, logits)
 
 
 def pairs_apart(toxicity, identities, logits, loss_of_pairs=kernel.loss_of_pairs):
@@ -247,7 +213,8 @@ def build_cnn(pretrained, *_):
     for width, pooling in zip((2, 3, 4), poolings, strict=True):
         hidden = layers.Conv1D(128, width, activation="relu", padding="same")(hidden)
         hidden = pooling(hidden)
-    hidden = layers.Dense(128, activation="relu")(layers.Dropout(0.3)(hidden))
+    hidden = layers.Dropout(0.3)(hidden)
+    hidden = layers.Dense(128, activation="relu")(hidden)
     heads = layers.Dense(len(kernel.LABELS), dtype="float32", name="heads")
     return keras.Model(tokens, heads(hidden))
 
@@ -259,10 +226,6 @@ VARIANTS = {
     "comments to score: not learned": {"with_scores": openings_alone},
     "openings: not learned": {"label_openings": lambda *_: None},
     "openings: of all words": {"FREQUENT": 0},
-    "words around: guessed first": {
-        "label_openings": read_first,
-        "build_model": begun_as_reader,
-    },
     "words: vectors of their own, too": {"build_model": with_own_vectors},
     "words: projected": {"build_model": projected},
     **{
@@ -271,6 +234,7 @@ VARIANTS = {
     **{f"spatial dropout: {share}": {"SPATIAL_DROPOUT": share} for share in (0.2, 0.4)},
     "rate: 0.002": {"learning_rate": 0.002},
     "rate: 0.008": {"learning_rate": 0.008},
+    "epochs: 8": {"epochs": 8},
     "surplus: 1": {"SURPLUS": 1},
     "surplus: 4": {"SURPLUS": 4},
     **{f"weight decay: {decay}": {"WEIGHT_DECAY": decay} for decay in (1, 150, 1500)},
@@ -280,6 +244,7 @@ VARIANTS = {
     "loss: pairs of raters' comments apart": {"loss_of_pairs": pairs_apart},
     "raters: all rows weigh alike": {"sample_weights": np.ones_like},
     "network: two LSTMs": {"build_model": of_two_lstms},
+    "network: no GRU": {"build_model": without_gru},
     "network: the organisers'": {"build_model": build_cnn},
     **{f"batch: {size}": {"batch_size": size} for size in (128, 512)},
 }

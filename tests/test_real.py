@@ -4,7 +4,7 @@ import kernel
 import numpy as np
 import pytest
 
-REAL = kernel.NOTEBOOK.parent.parent / "shared" / "real"
+REAL = kernel.NOTEBOOK.parents[1] / "shared/real"
 pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason="the real comments are not at hand")
 
 
@@ -14,14 +14,15 @@ def test_real_comments_are_read_cut_and_covered_by_their_vectors():
     assert (len(train), len(test)) == (62_884, 39_002)
     places, offsets, words = kernel.tokenize(train["comment_text"], max_tokens=220)
     assert len(offsets) == len(train) + 1
-    wanted, files = set(), []
+    wanted = set()
     for word in words:
         wanted |= {form.encode(errors="replace") for form in kernel.spellings(word)}
-    for name in ("glove.6B.50d.20k.txt", "comments.100d.vec"):
-        files.append(kernel.read_vectors(REAL / name, wanted, 0))
+    files = [
+        kernel.read_vectors(REAL / name, wanted, 0)
+        for name in ("glove.6B.50d.20k.txt", "comments.100d.vec")
+    ]
     known = set().union(*files)
-    counts = np.bincount(places)
-    vocabulary = kernel.number_words(words, counts, known, set())
+    vocabulary = kernel.number_words(words, np.bincount(places), known, set())
     embedding_matrix = kernel.build_embedding_matrix(files, vocabulary)
     assert embedding_matrix.shape[1] == 150
     number_of_place = [kernel.number_of(word, vocabulary) for word in words]

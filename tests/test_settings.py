@@ -110,8 +110,8 @@ def test_the_attached_source_wins_over_others_with_files_of_that_name(tmp_path):
     attach(tmp_path / COMPETITION, *COMPETITION_FILES)
     attach(tmp_path / "a-copy", *COMPETITION_FILES, GLOVE, CRAWL)
     own = attach(tmp_path / "glove840b300dtxt", GLOVE)
-    found = kernel.find_files(kernel.Settings(), tmp_path)
-    assert found == (tmp_path / COMPETITION, [own / GLOVE, tmp_path / "a-copy" / CRAWL])
+    files = [own / GLOVE, tmp_path / "a-copy" / CRAWL]
+    assert kernel.find_files(kernel.Settings(), tmp_path) == (tmp_path / COMPETITION, files)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,12 @@ def test_outside_kaggle_the_sample_is_used(tmp_path, monkeypatch):
 
 
 def test_own_comments_outside_kaggle_need_own_vectors(tmp_path):
-    settings = kernel.Settings(input_dir=attach(tmp_path, *COMPETITION_FILES))
-    with pytest.raises(FileNotFoundError, match="KERNEL_VECTOR_FILES"):
-        kernel.find_files(settings, tmp_path / "absent")
+    """Which are asked for where there are comments."""
+    settings = kernel.Settings(input_dir=tmp_path)
+    for said in "train.csv is missing", f"{GLOVE} is nowhere":
+        with pytest.raises(FileNotFoundError, match=said):
+            kernel.find_files(settings, tmp_path / "absent")
+        attach(tmp_path, *COMPETITION_FILES)
 
 
 def run_first_cell(folder, monkeypatch, device="cpu:0", **settings):
