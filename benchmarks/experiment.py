@@ -179,11 +179,6 @@ def openings_alone(data, rows, scores, with_scores=kernel.with_scores):
     return with_scores(data, rows, scores) if rows is kernel.opening_rows else data
 
 
-def unknown_to_teachers(ensemble, scores, with_test_comments=kernel.with_test_comments):
-    """with_test_comments for networks, and for no teacher."""
-    return with_test_comments(ensemble, scores) if ensemble.networks else ensemble.data
-
-
 def left_out(share, swap=kernel.swap_identity_terms):
     """swap_identity_terms that also makes a share of the words unknown ones (Dai and Le 2015)."""
 
@@ -231,7 +226,6 @@ VARIANTS = {
     "comments to score: not learned": {"with_scores": openings_alone},
     "openings: not learned": {"label_openings": lambda *_: None},
     "openings: of all words": {"FREQUENT": 0},
-    "openings: comments to score unknown to teachers": {"with_test_comments": unknown_to_teachers},
     "words: vectors of their own, too": {"build_model": with_own_vectors},
     "words: projected": {"build_model": projected},
     **{
