@@ -179,6 +179,22 @@ def openings_alone(data, rows, scores, with_scores=kernel.with_scores):
     return with_scores(data, rows, scores) if rows is kernel.opening_rows else data
 
 
+def labelled_by_the_second(ensemble, rows, deadline, pretrained, label=kernel.label_openings):
+    """label_openings by a teacher that has also learned the comments to score, as a first one
+    scores them.
+    """
+    learn, to_score = kernel.learn, ensemble.rows_to_score[len(ensemble.toxic) :]
+
+    def learn_twice(ensemble, name, deadline, teacher, data):
+        first = kernel.build_teacher(pretrained)
+        learn(ensemble, "first teacher", deadline, first, data)
+        scores = expit(kernel.predict(first, data, to_score))
+        return learn(ensemble, name, deadline, teacher, kernel.with_scores(data, to_score, scores))
+
+    with patch.object(kernel, "learn", learn_twice):
+        label(ensemble, rows, deadline, pretrained)
+
+
 def left_out(share, swap=kernel.swap_identity_terms):
     """swap_identity_terms that also makes a share of the words unknown ones (Dai and Le 2015)."""
 
@@ -226,6 +242,7 @@ VARIANTS = {
     "comments to score: not learned": {"with_scores": openings_alone},
     "openings: not learned": {"label_openings": lambda *_: None},
     "openings: of all words": {"FREQUENT": 0},
+    "openings: of a second teacher": {"label_openings": labelled_by_the_second},
     "words: vectors of their own, too": {"build_model": with_own_vectors},
     "words: projected": {"build_model": projected},
     **{
