@@ -179,20 +179,9 @@ def openings_alone(data, rows, scores, with_scores=kernel.with_scores):
     return with_scores(data, rows, scores) if rows is kernel.opening_rows else data
 
 
-def labelled_by_the_second(ensemble, rows, deadline, pretrained, label=kernel.label_openings):
-    """label_openings by a teacher that has also learned the comments to score, as a first one
-    scores them.
-    """
-    learn, to_score = kernel.learn, ensemble.rows_to_score[len(ensemble.toxic) :]
-
-    def learn_twice(ensemble, name, deadline, teacher, data):
-        first = kernel.build_teacher(pretrained)
-        learn(ensemble, "first teacher", deadline, first, data)
-        scores = expit(kernel.predict(first, data, to_score))
-        return learn(ensemble, name, deadline, teacher, kernel.with_scores(data, to_score, scores))
-
-    with patch.object(kernel, "learn", learn_twice):
-        label(ensemble, rows, deadline, pretrained)
+def unknown_to_teachers(ensemble, scores, with_test_comments=kernel.with_test_comments):
+    """with_test_comments for networks, and for no teacher."""
+    return with_test_comments(ensemble, scores) if ensemble.networks else ensemble.data
 
 
 def left_out(share, swap=kernel.swap_identity_terms):
@@ -242,7 +231,7 @@ VARIANTS = {
     "comments to score: not learned": {"with_scores": openings_alone},
     "openings: not learned": {"label_openings": lambda *_: None},
     "openings: of all words": {"FREQUENT": 0},
-    "openings: of a second teacher": {"label_openings": labelled_by_the_second},
+    "openings: comments to score unknown to teachers": {"with_test_comments": unknown_to_teachers},
     "words: vectors of their own, too": {"build_model": with_own_vectors},
     "words: projected": {"build_model": projected},
     **{

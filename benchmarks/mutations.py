@@ -115,8 +115,11 @@ openings of the holdout | sections
 - np.setdiff1d(np.flatnonzero(lengths >= OPENING), holdout_rows)
 + np.flatnonzero(lengths >= OPENING)
 a teacher that is no better than TF-IDF teaches | training
-- if own > of_tf_idf
-+ if own > 0.5
+- better = own > of_tf_idf
++ better = own > 0.5
+a teacher that knows no test comments | training
+- data = with_test_comments(ensemble, expit(
++ with_test_comments(ensemble, expit(
 openings as the teacher scores few words | training
 - logits *= of_comments.std(0) / logits.std(0)
 + logits /= logits.std(0)

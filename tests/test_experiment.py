@@ -14,7 +14,7 @@ BENCHMARKS = kernel.NOTEBOOK.parent / "benchmarks"
 VARIANTS = (  # each name is a variant that replaces something else
     "swap: never + comments to score: not learned + loss: no pairs + network: no GRU",
     "words: vectors of their own, too + words: 0.1 left out",
-    "words: projected + units: 128 + openings: of a second teacher",
+    "words: projected + units: 128 + openings: comments to score unknown to teachers",
     "openings: not learned + spatial dropout: 0.2",
     "network: the organisers'",
 )
