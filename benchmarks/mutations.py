@@ -115,8 +115,11 @@ openings of the holdout | sections
 - np.setdiff1d(np.flatnonzero(lengths >= OPENING), holdout_rows)
 + np.flatnonzero(lengths >= OPENING)
 a teacher that is no better than TF-IDF teaches | training
-- better = own > of_tf_idf
-+ better = own > 0.5
+- and own <= of_tf_idf:
++ and own <= 0.5:
+a second teacher that must rank better, too | training
+- if name == "first teacher" and own
++ if own
 a teacher that knows no test comments | training
 - data = with_test_comments(ensemble, expit(
 + with_test_comments(ensemble, expit(

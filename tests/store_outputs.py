@@ -19,7 +19,7 @@ PLOTS_IT = "\nplot_bias(figures, low, high)"  # the cell with the picture
 def main():
     notebook = nbformat.read(NOTEBOOK, 4)
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("tests", "embeddings"):
+        for name in "tests", "embeddings":
             Path(folder, name).symlink_to(ROOT / name)
         place = {"metadata": {"path": folder}}
         client = NotebookClient(

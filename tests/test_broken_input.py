@@ -185,10 +185,10 @@ for name, pattern, text, _ in parts_of(HARMLESS):
 @pytest.mark.parametrize("name, change", SAME)
 def test_what_does_not_matter_changes_nothing(read_changed, whole, name, change):
     names, expected = read_changed(name, change), whole[1]
-    for frame in ("train", "test"):
+    for frame in "train", "test":
         pd.testing.assert_frame_equal(names[frame][expected[frame].columns], expected[frame])
     assert names["vocabulary"] == expected["vocabulary"]
-    for array in ("tokens", "embedding_matrix"):
+    for array in "tokens", "embedding_matrix":
         assert np.array_equal(names[array], expected[array])
 
 

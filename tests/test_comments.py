@@ -79,7 +79,7 @@ def test_half_of_the_raters_mention_an_identity_and_its_terms_where_no_rater_was
 
 def test_a_term_is_found_as_a_whole_word_in_any_script():
     """Also where it ends with the sign of a vowel, or with an accent that is a character."""
-    for term in ("हिन्दू", "สตรี", "Jose\u0301", "gay"):
+    for term in "हिन्दू", "สตรี", "Jose\u0301", "gay":
         found = kernel.one_of([term])
         assert found.search(f"({term.lower()}), x") and not found.search(f"x{term} {term}x")
 

@@ -17,7 +17,7 @@ def comments():
     generator = np.random.default_rng(0)
     toxic = generator.random(ROWS) < 0.3
     scores = {}
-    for model in ("TF-IDF", "LSTM"):
+    for model in "TF-IDF", "LSTM":
         scores[model] = expit(generator.normal(size=ROWS) + 1.5 * toxic)
     mentioned = generator.random((ROWS, 9)) < 0.2
     return toxic, pd.DataFrame(scores), pd.DataFrame(mentioned, columns=kernel.IDENTITIES)

@@ -139,7 +139,7 @@ def make(command, folder=".", answers=None, environment=LOGGED_IN):
     folder = Path(folder).resolve()
     for name, content in TRACKED.items():
         (folder / name).write_bytes(content)
-    for name in ("home", "temporary"):
+    for name in "home", "temporary":
         (folder / name).mkdir(exist_ok=True)
     with HTTPServer(("127.0.0.1", 0), Kaggle) as server:
         server.answers, server.received = answers or {}, []

@@ -133,7 +133,7 @@ def test_the_sample_is_not_trivial_and_shows_the_bias_that_the_lstm_has_less_of(
     assert 0.85 <= report["scores"]["TF-IDF"]["overall_auc"] <= 0.96
     toxic, mentioned = first_run.frame["toxic"] == 1, first_run.frame[kernel.IDENTITIES] == 1
     bpsn = {}
-    for model in ("LSTM", "TF-IDF"):
+    for model in "LSTM", "TF-IDF":
         identities, _ = expected_figures(toxic, first_run.frame[model], mentioned)
         bpsn[model] = pd.DataFrame(identities).T["bpsn_auc"]
     below = {model: of.drop(BIASED).mean() - of[BIASED].mean() for model, of in bpsn.items()}
@@ -322,7 +322,7 @@ def test_the_model_card_says_what_the_report_does(first_run):
     said = f"{lstm:.4f}; TF-IDF with a logistic regression: {tf_idf:.4f}"
     assert said in card.replace("\n", " ")
     rows = dict(re.findall(r"^(\S+) {2,}(.+)$", card, re.MULTILINE))
-    for name in ("threshold", "flagged", "precision", "found", "false_positives"):
+    for name in "threshold", "flagged", "precision", "found", "false_positives":
         expected = [figures[name] for figures in report["thresholds"].values()]
         assert [*map(float, rows[name].split())] == pytest.approx(expected, abs=1e-4)
     for identity, figures in report["identities"].items():
@@ -377,7 +377,7 @@ def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_submission(
     folder = killed_run.folder
     check_submission(folder / "at kill", small["input_dir"])
     networks = []
-    for each in (folder / "at kill", folder, pushed_run):
+    for each in folder / "at kill", folder, pushed_run:
         (path,) = each.glob("models/model_1_*.npz")
         networks.append(dict(np.load(path)))
     for name, array in networks[0].items():
@@ -400,7 +400,7 @@ def test_a_finished_run_that_is_given_again_and_killed_stays_as_it_was(killed_ru
     """Early, and when its networks are taken over; as the same run, and as another one."""
     folder = killed_run.folder
     before, log = contents(folder), folder / "run.ipynb"
-    for moment in ("At most 2 networks", "Networks of an earlier start"):
+    for moment in "At most 2 networks", "Networks of an earlier start":
         log.unlink(missing_ok=True)
         process = start_notebook(folder, **small)
         kill_when(process, lambda said=moment: log.exists() and said in log.read_text())
@@ -422,7 +422,7 @@ def test_a_run_on_comments_whose_identities_no_rater_was_asked_about(small, tmp_
     assert {*report["networks"]} == {"model_1", "model_2"}
     frame = left(tmp_path).frame
     words = [{*re.findall(r"\w+", text.lower())} for text in texts_of("train.csv")[frame["id"]]]
-    for identity in ("muslim", "white"):
+    for identity in "muslim", "white":
         terms = {*" ".join(kernel.IDENTITY_TERMS[identity]).split()}
         named = [bool(terms & of_text) for of_text in words]
         assert any(named) and named == [*(frame[identity] == 1)]

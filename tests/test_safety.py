@@ -158,9 +158,9 @@ import os; os.mkdir("../new")
 @pytest.mark.parametrize("source", ACTIONS.strip().splitlines())
 def test_what_a_run_may_not_do_ends_it(tmp_path, source):
     inside = tmp_path / "inside"
-    for folder in (tmp_path / "stays", inside):
+    for folder in tmp_path / "stays", inside:
         folder.mkdir()
-    for file in (tmp_path / "stays.txt", inside / "inside.txt"):
+    for file in tmp_path / "stays.txt", inside / "inside.txt":
         file.touch()
     before = {*tmp_path.iterdir()}
     cells = [{"cell_type": "code", "source": source}]

@@ -242,7 +242,7 @@ def test_a_text_in_letters_that_were_not_learned_is_in_another_language(server):
     expected = {"attribute": "THREAT", "detectedLanguages": ["ru"]}
     assert details["languageNotSupportedByAttributeError"] == expected
     assert server.analyze("Привет", languages=["en"])[1]["languages"] == ["en"]
-    for text in ("You are an idiot, привет", "😂!", "𝐲𝐨𝐮 𝐢𝐝𝐢𝐨𝐭"):
+    for text in "You are an idiot, привет", "😂!", "𝐲𝐨𝐮 𝐢𝐝𝐢𝐨𝐭":
         assert server.analyze(text)[1]["detectedLanguages"] == ["en"]
 
 
@@ -313,10 +313,10 @@ def test_other_places_and_methods(server):
 
 def test_pages_of_other_origins_are_refused_but_those_that_are_named(serve):
     server, named = serve("--origin", "https://a.example,https://b.example"), "https://b.example"
-    for origin in ("null", "https://c.example", "https://b.example.c.example"):
+    for origin in "null", "https://c.example", "https://b.example.c.example":
         is_refused(server.ask({}, Origin=origin), 403, status="PERMISSION_DENIED")
     assert server.ask(request("a"), Origin=server.address)[0] == 200
-    for method in ("OPTIONS", "POST"):
+    for method in "OPTIONS", "POST":
         answer, _ = server.send(
             request("a"), method=method, Origin=named, Access_Control_Request_Method="POST"
         )
