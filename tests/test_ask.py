@@ -31,7 +31,8 @@ def test_figures_of_terms_are_those_of_scikit_learn_and_scipy():
         ("widow", False, 0.2),
     ]
     asked = pd.DataFrame(rows, columns=["term", "toxic", "score"])
-    toxic, scores = asked["toxic"].to_numpy(), asked["score"].to_numpy()
+    toxic = asked["toxic"].to_numpy()
+    scores = asked["score"].to_numpy()
     table = kernel.term_figures(asked)
     assert list(table.index) == ["widow", "gay"]  # as they were asked
     for term, figures in table.iterrows():
@@ -90,7 +91,8 @@ def test_words_that_are_not_known_are_told_from_people_who_are_treated_worse(cap
 
 def test_each_kind_shows_its_lowest_term_and_how_far_replacing_moves_the_scores():
     term_table, kind_table = tables_of_terms()
-    not_listed, listed = kind_table.loc["not listed"], kind_table.loc["listed"]
+    not_listed = kind_table.loc["not listed"]
+    listed = kind_table.loc["listed"]
     assert not_listed["term"] == "widow"
     assert not_listed["lowest_auc"] == 0
     of_the_two_that_name_somebody = (2 * 0.6 + 0.6) / 2

@@ -85,7 +85,8 @@ def test_the_generator_decides_the_order_and_each_epoch_has_its_own():
     def epoch(generator):
         return np.concatenate(comments.draw_batches(generator)).tolist()
 
-    shared, again = generator(1), generator(1)
+    shared = generator(1)
+    again = generator(1)
     first = epoch(shared)
     assert epoch(again) == first
     assert epoch(generator(2)) != first
@@ -119,7 +120,8 @@ def test_an_epoch_draws_two_surplus_and_half_an_unlabelled_row_for_each_other(su
     comments.labels[rows, 0] = ~np.array(surplus)
     wanted = {*rows[comments.labels[rows, 0] > 0]}
     most = min(sum(surplus), 2 * len(wanted))
-    shared, drawn = generator(), set()
+    shared = generator()
+    drawn = set()
     for _ in range(60):
         rows_of_epoch = comments.draw_rows(shared)
         epoch = {*rows_of_epoch}

@@ -197,7 +197,8 @@ def test_intervals_are_those_of_95_of_100_draws_of_the_difference_too(evaluation
     shown = evaluation["final_scores"].join(draws.quantile([0.025, 0.975]).T)
     difference = draws["LSTM"] - draws["TF-IDF"]
     assert evaluation["above"].equals(difference)
-    low, high = evaluation["low"], evaluation["high"]
+    low = evaluation["low"]
+    high = evaluation["high"]
     for model, row in shown.iterrows():
         found = [ends.at[(model, "all"), "final_score"] for ends in (low, high)]
         assert found == pytest.approx([row[0.025], row[0.975]], abs=1e-12)
@@ -207,7 +208,8 @@ def test_intervals_are_those_of_95_of_100_draws_of_the_difference_too(evaluation
 def test_each_number_of_networks_has_a_calibration_of_its_own(evaluation):
     """Of the mean of the best ones, from the half that nothing is measured on."""
     fitted = ~evaluation["measured"]
-    best, both = evaluation["by_network"][1], evaluation["by_network"].mean(axis=0)
+    best = evaluation["by_network"][1]
+    both = evaluation["by_network"].mean(axis=0)
     shares = evaluation["holdout"]["target"].to_numpy()[fitted]
     found = []
     for curves, scores in zip(evaluation["calibrations"], (best, both), strict=True):

@@ -20,7 +20,8 @@ page 2
 
 
 def test_case_symbols_and_spacing_make_no_other_text():
-    numbers, texts = [], []
+    numbers = []
+    texts = []
     for number, line in enumerate(TEXTS):
         same = line.split("|")
         numbers += [number] * len(same)
@@ -51,7 +52,8 @@ def test_groups_stay_whole_and_each_combination_of_labels_gives_its_share_of_the
     labels = np.array(labels, bool).T
     marked = kernel.split_holdout(groups, labels, share, seed)
     assert marked.shape == groups.shape and marked.dtype == bool
-    held, fitted = {*groups[marked]}, {*groups[~marked]}
+    held = {*groups[marked]}
+    fitted = {*groups[~marked]}
     assert not held & fitted
     assert abs(len(held) - share * len(held | fitted)) < 1  # as near as whole groups can be
     of_groups = pd.DataFrame(labels).groupby(groups).any()

@@ -17,7 +17,8 @@ from sklearn.metrics import roc_auc_score
 # What the organisers' benchmark kernel gives for reference/edge_case_frame.csv: 400 rows with empty
 # identities, shares of exactly 0.5 and many equal predictions. Subgroup, BPSN and BNSP AUC, rounded
 # to twelve decimals.
-FINAL_SCORE, OVERALL_AUC = 0.830609185889702, 0.8354103996562097
+FINAL_SCORE = 0.830609185889702
+OVERALL_AUC = 0.8354103996562097
 BIAS = {
     "homosexual_gay_or_lesbian": (0.773558758315, 0.8116301502, 0.823534255599),
     "muslim": (0.788170823885, 0.812160940325, 0.827308538987),

@@ -9,7 +9,8 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 WORDS = 12  # token numbers
-WIDTH, UNITS = 5, 4
+WIDTH = 5
+UNITS = 4
 NAN = float("nan")
 ROW = [3, 8, 5, 9, 4]  # a comment
 
@@ -105,12 +106,14 @@ def test_in_training_all_words_of_a_comment_lack_the_same_numbers():
 
 def test_the_words_are_pooled_by_maximum_and_mean(model):
     """Of the GRU's outputs; padding, which could be the highest, counts in neither."""
-    gru, dense = model.get_layer("both_gru").output, model.get_layer("dense_1").input
+    gru = model.get_layer("both_gru").output
+    dense = model.get_layer("dense_1").input
     outputs = keras.Model(model.input, [gru, dense])
     sequence, pooled = outputs(batch(*comments(), padding=3))
     for place, row in enumerate(comments()):
         words = sequence[place].numpy()[: len(row)]
-        highest, mean = words.max(axis=0), words.mean(axis=0)
+        highest = words.max(axis=0)
+        mean = words.mean(axis=0)
         assert close(pooled[place], np.append(highest, mean))
 
 
@@ -135,7 +138,8 @@ def make_labels(rows, mentioned=0.4):
 
 def crossentropy(shares, logits):
     logits = logits.astype(float)
-    of_toxic, of_harmless = np.log(expit(logits)), np.log(expit(-logits))
+    of_toxic = np.log(expit(logits))
+    of_harmless = np.log(expit(-logits))
     return -shares * of_toxic - (1 - shares) * of_harmless
 
 
@@ -240,7 +244,8 @@ def take_steps(model, steps=1, weight=1, planned=10**6, rate=0.01, unknown=()):
 @pytest.mark.parametrize("name", ["model", "teacher"])
 def test_pretrained_vectors_stay_and_all_else_learns(name, request):
     model = request.getfixturevalue(name)
-    pretrained, before = model.get_layer("pretrained").embeddings, model.get_weights()
+    pretrained = model.get_layer("pretrained").embeddings
+    before = model.get_weights()
     losses = take_steps(model, 20, rate=1e-3)
     assert losses[-1] < losses[0]
     for weight, old in zip(model.weights, before, strict=True):

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 CODE = [number for number, cell in enumerate(kernel.CELLS) if cell["cell_type"] == "code"]
-DEFINE, RUN = [*kernel.cells_tagged("define")], [*kernel.cells_tagged("run")]
+DEFINE = [*kernel.cells_tagged("define")]
+RUN = [*kernel.cells_tagged("run")]
 DEFINITION = ast.FunctionDef | ast.ClassDef
 PACKAGES = """tensorflow keras numpy pandas sklearn scipy joblib matplotlib IPython pydantic
     tqdm"""
@@ -130,7 +131,8 @@ def test_the_notebook_can_be_read_in_one_sitting():
 
 
 def test_other_files_can_be_read_as_well(models_dir):
-    root, of_tests = kernel.NOTEBOOK.parent, []
+    root = kernel.NOTEBOOK.parent
+    of_tests = []
     for path in [*root.glob("*.py"), *root.glob("[be]*/*.py"), *root.glob("tests/*.py")]:
         counts = [*Counter(tokens_of(path.read_text(encoding="utf-8"))).values()]
         of_tests += counts * (path.parent.name == "tests")

@@ -110,7 +110,8 @@ def test_scores_are_those_of_keras(networks, models_dir):
 
 def test_the_network_in_numpy_is_that_of_keras_at_the_size_that_is_used():
     """On batches with padding, in full precision."""
-    units, width = 128, 600
+    units = 128
+    width = 600
     kernel.keras.utils.set_random_seed(1)
     generator = np.random.default_rng(1)
     matrix = generator.normal(scale=0.4, size=(500, width)).astype(np.float16)
@@ -137,7 +138,8 @@ def test_fewer_networks_are_the_best_ones_with_a_calibration_of_their_own(networ
 
 def test_a_text_gives_numbers_and_a_list_gives_lists(models_dir):
     score = kernel.load(models_dir)
-    one, many = score("the cat"), score(["the cat", "idiot!"])
+    one = score("the cat")
+    many = score(["the cat", "idiot!"])
     assert {label: values[0] for label, values in many.items()} == pytest.approx(one, abs=1e-6)
     assert score([]) == {label: [] for label in kernel.LABELS}
     series = pd.Series(["the cat", "idiot!"], index=[7, 7])
@@ -174,7 +176,8 @@ def test_pieces_cover_a_text_and_overlap_by_half(length, size):
     starts = [part[0] for part in parts]
     assert parts == [words[start : start + size] for start in starts]
     assert starts[0] == 0 and starts[-1] == max(0, length - size)
-    steps, half = np.diff(starts), -(-size // 2)
+    steps = np.diff(starts)
+    half = -(-size // 2)
     assert (steps[:-1] == half).all() and (steps[-1:] <= half).all()
 
 

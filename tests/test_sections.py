@@ -89,7 +89,8 @@ def test_behind_them_come_the_openings_of_all_that_are_not_held_out(names, comme
 
 
 def test_nothing_is_learned_from_what_is_scored(names, comments):
-    held_out, fitted = {*names["holdout_rows"]}, {*names["fit_rows"]}
+    held_out = {*names["holdout_rows"]}
+    fitted = {*names["fit_rows"]}
     assert held_out ^ fitted == {*range(ROWS)}  # each row is one of both
     assert {*names["data"].rows} == fitted
     assert not len(names["data"].unlabelled_rows)
@@ -167,8 +168,10 @@ def test_of_comments_beyond_dispute_an_epoch_draws_two_for_each_other_one(train,
     """And those are what a batch is sized for, with the test comments that later networks learn."""
     train.loc[train.index % 10 > 0, "target"] = "0"
     names = read(save(train, tmp_path))
+    targets = names["train"]["target"].to_numpy()
     drawn = names["data"].draw_rows(np.random.default_rng(0))
-    disputed = np.count_nonzero(names["train"]["target"][names["fit_rows"]])
+    disputed = np.count_nonzero(targets[names["fit_rows"]])
+    assert np.count_nonzero(targets[drawn]) == disputed
     assert len(drawn) == 3 * disputed
     names |= {"batch_size_for": mock.Mock(return_value=8), "settings": kernel.Settings()}
     kernel.run_cells(names, "data = TrainingData(")

@@ -8,8 +8,10 @@ from runs import environment_of
 
 COMPETITION = "jigsaw-unintended-bias-in-toxicity-classification"
 COMPETITION_FILES = "train.csv test.csv sample_submission.csv".split()
-GLOVE, CRAWL = "glove.840B.300d.txt", "crawl-300d-2M.vec"
-TAKUOK, YEKENOT = "takuok/glove840b300dtxt", "yekenot/fasttext-crawl-300d-2m"
+GLOVE = "glove.840B.300d.txt"
+CRAWL = "crawl-300d-2M.vec"
+TAKUOK = "takuok/glove840b300dtxt"
+YEKENOT = "yekenot/fasttext-crawl-300d-2m"
 NAMES = [f"KERNEL_{name.upper()}" for name in kernel.Settings.model_fields]
 
 

@@ -16,7 +16,8 @@ from scipy.special import expit, logit
 from scipy.stats import zscore
 from sklearn.metrics import roc_auc_score
 
-ROWS, WORDS = 507, 20
+ROWS = 507
+WORDS = 20
 FIT_ROWS, HOLDOUT_ROWS, TEST_ROWS = np.split(np.arange(ROWS), [401, 457])
 SCORED_ROWS = np.append(HOLDOUT_ROWS, TEST_ROWS)
 OFFENSIVE = [2, 3, 4]  # a comment with one of these tokens is toxic
@@ -187,7 +188,8 @@ def test_same_seed_gives_the_same_scores(trained, monkeypatch):
 
 
 def test_predict_keeps_the_order_asked_for(trained):
-    model, rows = trained["whole"].model, HOLDOUT_ROWS[[40, 7, 49, 0, 8, 13, 21, 22]]
+    model = trained["whole"].model
+    rows = HOLDOUT_ROWS[[40, 7, 49, 0, 8, 13, 21, 22]]
     comments = [DATA.tokens[None, DATA.offsets[row] : DATA.offsets[row + 1]] for row in rows]
     alone = [model(comment).numpy()[0] for comment in comments]
     logits = kernel.predict(model, DATA, rows)
@@ -221,7 +223,8 @@ def test_rate_factor():
 
 def pretend_to_train(clock, time_limit, seconds_of_step, steps_to_score=0, steps=208):
     """What a training does with a Schedule: it, the seconds it took, and the progress by step."""
-    begun, progress = clock.now, []
+    begun = clock.now
+    progress = []
     schedule = kernel.Schedule(steps, begun + time_limit, steps_to_score)
     while not progress or progress[-1] < 1:
         progress.append(schedule.next_step())
@@ -542,7 +545,8 @@ def test_openings_are_learned_as_the_teacher_scores_them(ensemble, monkeypatch):
     It has learned the test comments as a first teacher scores them, which alone must rank better
     than TF-IDF.
     """
-    first, of_comments = GOOD["logits"], WORSE["logits"]
+    first = GOOD["logits"]
+    of_comments = WORSE["logits"]
     ensemble.baseline_scores = of_comments[:, 0]
     of_openings = np.random.default_rng(0).random((len(TEST_ROWS), 7))
     predict = mock.Mock(side_effect=[first, of_comments, of_openings.copy()])
@@ -551,8 +555,10 @@ def test_openings_are_learned_as_the_teacher_scores_them(ensemble, monkeypatch):
     _, second, openings = (call.args[1] for call in predict.call_args_list)
     assert np.allclose(second.labels[TEST_ROWS, :7], expit(first[len(HOLDOUT_ROWS) :]))
     assert {*openings.tokens} == {0, 19}
+    labels = ensemble.data.labels
     expected = zscore(of_openings) * of_comments.std(0) + of_comments.mean(0)
-    assert np.allclose(logit(ensemble.data.labels[TEST_ROWS, :7]), expected, atol=1e-3)
+    assert np.allclose(logit(labels[TEST_ROWS, :7]), expected, atol=1e-3)
+    assert np.isnan(labels[TEST_ROWS, 7:16]).all()
     drawn = {*ensemble.data.draw_rows(np.random.default_rng(0))}
     assert {*FIT_ROWS} < drawn <= {*FIT_ROWS, *TEST_ROWS}
 
@@ -618,7 +624,8 @@ def test_networks_that_are_taken_over_are_not_trained_again(run_training):
 def test_a_worker_that_hangs_is_left_behind_within_the_limit_and_counts_no_more(
     run_training, tmp_path
 ):
-    released, ended = threading.Event(), threading.Event()
+    released = threading.Event()
+    ended = threading.Event()
 
     def hang(ensemble, number, *others):
         if number == 1:
@@ -638,7 +645,8 @@ def test_a_worker_that_hangs_is_left_behind_within_the_limit_and_counts_no_more(
 
 def test_jupyters_stop_button_ends_the_training_at_once_and_not_the_run(run_training, monkeypatch):
     """The network in training does not count, and nobody waits for it."""
-    counted, released = threading.Event(), threading.Event()
+    counted = threading.Event()
+    released = threading.Event()
 
     def press_stop(seconds):
         if counted.is_set():

@@ -57,7 +57,8 @@ def test_of_a_file_the_wanted_words_and_the_first_ones_are_read(tmp_path):
 
 
 def test_words_with_spaces_are_not_their_first_part(tmp_path):
-    first, last = ", 1 2 3\nthe 4 5 6\n", ". 7 8 9\nat 0 1 2\n"
+    first = ", 1 2 3\nthe 4 5 6\n"
+    last = ". 7 8 9\nat 0 1 2\n"
     spaced = ". . . 9 9 9\nat name@domain.com 8 8 8\n"
     path = write(tmp_path / "words.vec", first + spaced + last)
     assert read(path, ",", "the", ".", "at") == table(first + last)
