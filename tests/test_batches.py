@@ -185,7 +185,7 @@ def test_in_training_no_identity_is_more_of_a_sign_of_toxicity_than_another():
             words[labels[:, 0].astype(int) - 1] = tokens[:, 0]
             of_batches.append(tokens[:50, 0])
     is_muslim, again = epochs == 2
-    for other in (rows % 2, again):  # terms are swapped anew in each epoch
+    for other in rows % 2, again:  # terms are swapped anew in each epoch
         assert 0.45 < (is_muslim == other).mean() < 0.55
     assert len(np.unique(of_batches, axis=0)) == len(of_batches), "and each batch draws its own"
 

@@ -24,7 +24,7 @@ def trained(tmp_path_factory):
     """{run: what train_on_devices.py saved}, from processes of their own, two side by side."""
     folder = tmp_path_factory.mktemp("devices")
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
-    for pair in (["one", "two"], ["half", "two, half"]):
+    for pair in ["one", "two"], ["half", "two, half"]:
         processes = []
         for name in pair:
             command = [sys.executable, SCRIPT, *RUNS[name], folder / f"{name}.npz"]
@@ -36,7 +36,8 @@ def trained(tmp_path_factory):
 
 @pytest.mark.parametrize("one, two", [("one", "two"), ("half", "two, half")])
 def test_networks_side_by_side_are_those_of_one_after_the_other(trained, one, two):
-    alone, together = trained[one]["scores"], trained[two]["scores"]
+    alone = trained[one]["scores"]
+    together = trained[two]["scores"]
     assert np.allclose(together, alone[: len(together)], rtol=0, atol=1e-5)
     assert np.ptp(alone, axis=0).max() > 0.01  # the networks differ
 
@@ -53,7 +54,8 @@ def test_each_device_trains_networks_of_its_own_while_the_other_does(trained, ru
 
 def test_half_precision_learns_as_much_and_saves_weights_in_float32(trained):
     toxic = trained["one"]["toxic"]
-    full, half = trained["one"]["scores"][0], trained["half"]["scores"][0]
+    full = trained["one"]["scores"][0]
+    half = trained["half"]["scores"][0]
     of_full, of_half = roc_auc_score(toxic, full), roc_auc_score(toxic, half)
     assert of_full > 0.8 and of_half == pytest.approx(of_full, abs=0.02)
     assert abs(half - full).max() > 1e-6  # it was half precision
@@ -73,7 +75,8 @@ def find(monkeypatch):
     """
 
     def find(*capabilities):
-        policies, config = [], kernel.tf.config
+        policies = []
+        config = kernel.tf.config
         monkeypatch.setattr(config, "list_physical_devices", {"GPU": capabilities}.get)
         monkeypatch.setattr(
             config.experimental, "get_device_details", lambda of: {"compute_capability": of}

@@ -37,7 +37,8 @@ def test_sample_vectors_are_those_that_the_command_makes(tmp_path):
 
 
 def test_vectors_are_found_for_the_words_as_the_notebook_cuts_them(tmp_path):
-    comments, output = tmp_path / "comments.csv", tmp_path / "new folder" / "comments.vec"
+    comments = tmp_path / "comments.csv"
+    output = tmp_path / "new folder" / "comments.vec"
     comments.write_text("comment_text\n" + "I don’t think SO!\n" * 20, encoding="utf-8")
     train(output, comments, "--width", "5")
     tokens = kernel.cut("I don’t think SO!")

@@ -116,7 +116,7 @@ def test_what_thresholds_do_is_counted():
     mentioned["male"] = toxic
     low = np.sort(scores)[200]  # a comment that lies on it is flagged
     table = kernel.flag({"low": low, "high": 0.8, "none": np.nan}, toxic, scores, mentioned)
-    for name, threshold in (("low", low), ("high", 0.8)):
+    for name, threshold in ("low", low), ("high", 0.8):
         flagged = scores >= threshold
         expected = {
             "threshold": threshold,

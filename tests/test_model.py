@@ -180,7 +180,7 @@ def test_pairs_are_ranked_in_each_set_of_rows_of_the_metric(mentioned, unknown):
     known = np.arange(30) >= unknown
     expected = mean_loss_of_pairs(toxic, logit, np.full(30, True))
     for with_it in identities.T == 1:
-        for rows in (with_it, known & (with_it != toxic), known & (with_it == toxic)):
+        for rows in with_it, known & (with_it != toxic), known & (with_it == toxic):
             expected += mean_loss_of_pairs(toxic, logit, rows) / 9
     assert close(kernel.loss_of_pairs(labels[:, :1], identities, logits[:, :1]), expected)
 

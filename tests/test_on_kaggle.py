@@ -91,7 +91,8 @@ def outputs(files):
     """Answers that list these files of a run, one a page, as the client follows them, each below
     its last name.
     """
-    pages, contents = {}, {}
+    pages = {}
+    contents = {}
     for number, (name, content) in enumerate(files.items()):
         file = {"fileName": name, "url": f"http://localhost/{name}"}
         pages[str(number)] = {"files": [file], "nextPageToken": str(number + 1)}
@@ -142,7 +143,8 @@ def make(command, folder=".", answers=None, environment=LOGGED_IN):
     for name in "home", "temporary":
         (folder / name).mkdir(exist_ok=True)
     with HTTPServer(("127.0.0.1", 0), Kaggle) as server:
-        server.answers, server.received = answers or {}, []
+        server.answers = answers or {}
+        server.received = []
         threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
         variables = {
@@ -237,7 +239,7 @@ REFUSED = [  # command, the only answers that it gets, and what it says
     ("push", {"SaveKernel": {"error": "Not found"}}, "Kaggle refuses: Not found"),
     ("push", {"SaveKernel": PUSHED | {"invalidCompetitionSources": ["x"]}}, "without x. Have you"),
 ]
-for answer in ((400, {"error": USED_UP}), (400, USED_UP), USED_UP):
+for answer in (400, {"error": USED_UP}), (400, USED_UP), USED_UP:
     answers = session("COMPLETE", CreateCodeSubmission=answer)
     REFUSED.append(("submit", answers, f"Kaggle refuses: {USED_UP['message']}"))
 

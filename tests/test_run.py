@@ -131,7 +131,8 @@ def test_the_lstm_beats_the_baseline_on_the_sample(first_run):
 def test_the_sample_is_not_trivial_and_shows_the_bias_that_the_lstm_has_less_of(first_run):
     report = first_run.report
     assert 0.85 <= report["scores"]["TF-IDF"]["overall_auc"] <= 0.96
-    toxic, mentioned = first_run.frame["toxic"] == 1, first_run.frame[kernel.IDENTITIES] == 1
+    toxic = first_run.frame["toxic"] == 1
+    mentioned = first_run.frame[kernel.IDENTITIES] == 1
     bpsn = {}
     for model in "LSTM", "TF-IDF":
         identities, _ = expected_figures(toxic, first_run.frame[model], mentioned)
@@ -203,7 +204,8 @@ def expected_figures(toxic, scores, mentioned):
     """
     identities = {}
     for identity, with_it in mentioned.items():
-        bpsn, bnsp = with_it != toxic, with_it == toxic
+        bpsn = with_it != toxic
+        bnsp = with_it == toxic
         identities[identity] = {
             "subgroup_auc": roc_auc_score(toxic[with_it], scores[with_it]),
             "bpsn_auc": roc_auc_score(toxic[bpsn], scores[bpsn]),
@@ -218,8 +220,10 @@ def expected_figures(toxic, scores, mentioned):
 
 
 def test_every_figure_follows_from_the_holdout_predictions(finished):
-    report, frame = finished.report, finished.frame
-    toxic, mentioned = frame["toxic"] == 1, frame[kernel.IDENTITIES] == 1
+    report = finished.report
+    frame = finished.frame
+    toxic = frame["toxic"] == 1
+    mentioned = frame[kernel.IDENTITIES] == 1
     for model, parts in report["scores"].items():
         identities, expected = expected_figures(toxic, frame[model], mentioned)
         assert parts == near(expected)
@@ -248,7 +252,8 @@ def test_thresholds_are_found_on_one_half_and_tried_on_the_other(finished):
         flagged = first["toxicity score"] >= figures["threshold"]
         wanted = float(rule.removeprefix("flags ").removesuffix("%")) / 100
         assert flagged.mean() == pytest.approx(wanted, abs=0.01)
-        flagged, toxic = second["toxicity score"] >= figures["threshold"], second["toxic"] == 1
+        flagged = second["toxicity score"] >= figures["threshold"]
+        toxic = second["toxic"] == 1
         expected = {
             "flagged": flagged.mean(),
             "precision": toxic[flagged].mean(),
@@ -292,13 +297,15 @@ def test_the_intervals_follow_from_the_holdout_predictions(first_run):
 def test_models_are_compared_on_held_out_and_on_released_labels(first_run, tmp_path):
     """Another model is a csv of predictions, here of the test comments."""
     command = [sys.executable, ROOT / "benchmarks" / "compare.py", first_run.folder]
-    other, labels = tmp_path / "lengths.csv", SAMPLE / "test_private_expanded.csv"
+    other = tmp_path / "lengths.csv"
+    labels = SAMPLE / "test_private_expanded.csv"
     texts_of("test.csv").str.len().rename("prediction").to_csv(other)
     command += ["--others", other, "--labels", labels]
     said = subprocess.check_output(command, text=True)
     rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line}
     labelled, submission = read_csv(labels), first_run.folder / "submission.csv"
-    toxic, mentioned = labelled["toxicity"] >= 0.5, labelled[kernel.IDENTITIES] >= 0.5
+    toxic = labelled["toxicity"] >= 0.5
+    mentioned = labelled[kernel.IDENTITIES] >= 0.5
     for name, path in {str(other): other, "submission.csv": submission}.items():
         predictions = labelled[["id"]].merge(read_csv(path), on="id")["prediction"]
         _, parts = expected_figures(toxic, predictions, mentioned)

@@ -21,7 +21,8 @@ def test_networks_are_trained_once_and_printed_by_rows(tmp_path):
     kept = tmp_path / "kept" / "comments"
     command = [sys.executable, BENCHMARKS / "scaling.py", folder, "--keep", kept.parent]
     command += "--units 4 8 --epochs 1 --dropout 0.3 --number 1 --part 0.25 0.5 1".split()
-    printed, written = [], []
+    printed = []
+    written = []
     for _ in range(2):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

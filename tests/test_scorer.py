@@ -131,7 +131,7 @@ def test_fewer_networks_are_the_best_ones_with_a_calibration_of_their_own(networ
     for text, tokens in [*TEXTS.items()][:5]:
         expected = expected_scores([networks[1][1]], tokens)
         assert [*score(text).values()] == pytest.approx(expected, abs=1e-5)
-    for count in (9, 0):
+    for count in 9, 0:
         score = kernel.load(models_dir, networks=count)
         assert score("the cat") == kernel.load(models_dir)("the cat")
 
@@ -227,7 +227,7 @@ def elsewhere(models_dir, tmp_path_factory):
     shutil.copytree(models_dir, place / "models")
     (place / "packages").mkdir()
     numpy = Path(np.__file__).parent
-    for path in (numpy, numpy.with_name("numpy.libs")):
+    for path in numpy, numpy.with_name("numpy.libs"):
         (place / "packages" / path.name).symlink_to(path)
     return place
 

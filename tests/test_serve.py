@@ -207,7 +207,7 @@ def test_the_time_of_tags_without_an_end_grows_with_their_length_and_not_its_squ
 
 def test_what_lies_below_its_threshold_is_left_out(server, score):
     share = score("the cat")["toxicity"]
-    for least in (share - 1e-6, share + 1e-6):
+    for least in share - 1e-6, share + 1e-6:
         wish = {"scoreType": "PROBABILITY", "scoreThreshold": least}
         _, answer = server.analyze("the cat", requestedAttributes={"TOXICITY": wish})
         assert ("attributeScores" in answer) == (least < share)
@@ -216,7 +216,7 @@ def test_what_lies_below_its_threshold_is_left_out(server, score):
 
 def test_fields_that_do_not_matter_are_accepted_and_the_token_comes_back(server):
     others = {"context": {"entries": [{"text": "x"}]}, "doNotStore": True, "sessionId": "1"}
-    for token in ("a token", 5, 1.5, 2**60 + 1):
+    for token in "a token", 5, 1.5, 2**60 + 1:
         _, answer = server.analyze("a", languages="en-GB", clientToken=token, **others)
         told = answer["languages"], repr(answer["clientToken"])
         assert told == (["en-GB"], repr(token))
@@ -282,7 +282,7 @@ def test_a_body_of_another_form_is_refused(server, body):
 
 
 def test_a_body_of_more_than_256_kib_is_refused(server):
-    for size in (2**18 + 1, 5 * 2**20):  # and seen by a client that sends it all before it looks
+    for size in 2**18 + 1, 5 * 2**20:  # and seen by a client that sends it all before it looks
         is_refused(server.ask(b" " * size), 413)
     largest = json.dumps(request("a")).encode()
     largest += b" " * (2**18 - len(largest))
@@ -293,7 +293,7 @@ def test_a_body_of_more_than_256_kib_is_refused(server):
 
 
 def test_http_without_a_length_and_what_is_no_http(server):
-    for sent in (HEAD + b"\r\n", HEAD + b"Content-Length: -1\r\n\r\n", b"idiot\r\n\r\n"):
+    for sent in HEAD + b"\r\n", HEAD + b"Content-Length: -1\r\n\r\n", b"idiot\r\n\r\n":
         assert all_of(server.socket(sent)).startswith(b"HTTP/1.1 400")
     content = json.dumps(request("the cat")).encode()
     chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content)
@@ -326,7 +326,7 @@ def test_pages_of_other_origins_are_refused_but_those_that_are_named(serve):
 def test_suggestions_are_kept_for_the_owner_alone(server):
     scores = {"TOXICITY": {"summaryScore": {"value": 0}}}
     suggested = {"comment": {"text": "é\n"}, "attributeScores": scores, "clientToken": "t"}
-    for more in ({}, {"doNotStore": True}):
+    for more in {}, {"doNotStore": True}:
         assert server.ask(suggested | more, SUGGEST) == (200, {"clientToken": "t"})
     is_refused(server.ask({"clientToken": "x"}, SUGGEST), 400, "COMMENT_EMPTY")
     kept = server.log.parent / "suggestions"
@@ -395,7 +395,7 @@ def test_the_address_that_a_proxy_tells(server):
 def test_what_is_not_supported_is_dropped_where_request_or_server_says_so(server, serve):
     asked = request("the cat", "TOXICITY", "FLIRTATION", languages=["en", "fr"])
     says = asked | {"dropUnsupportedAttributes": True}
-    for status, answer in (server.ask(says), serve("--drop-unsupported").ask(asked)):
+    for status, answer in server.ask(says), serve("--drop-unsupported").ask(asked):
         assert (status, [*answer["attributeScores"]]) == (200, ["TOXICITY"])
         assert answer["languages"] == ["en"]
     assert server.ask(says | {"languages": ["fr"]}) == (200, {"languages": ["fr"]})
@@ -443,7 +443,7 @@ def test_what_was_begun_is_answered_after_sigterm(serve):
     server.process.terminate()
     time.sleep(0.3)
     half.sendall(body[-5:])
-    for client in (half, *begun):
+    for client in half, *begun:
         assert b"summaryScore" in all_of(client)
 
 
@@ -507,7 +507,7 @@ def run(*arguments):
 
 def test_what_is_missing_or_taken_ends_it_with_a_sentence(server, models_dir, tmp_path):
     wrong = [["--port", str(server.port)], ["--suggestions", "no/file"], ["--thresholds", "no.csv"]]
-    for arguments in ([tmp_path], *([models_dir, *each] for each in wrong)):
+    for arguments in [tmp_path], *([models_dir, *each] for each in wrong):
         done = run(*arguments)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
 

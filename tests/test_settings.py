@@ -132,7 +132,7 @@ def test_settings_win_over_what_is_attached(tmp_path):
     comments = attach(tmp_path / "input" / COMPETITION, *COMPETITION_FILES, GLOVE, CRAWL)
     own = attach(tmp_path / "own", *COMPETITION_FILES, "b.vec", "a.vec")
     files = own / "b.vec", own / "a.vec"
-    for settings, folder in (({"input_dir": own}, own), ({}, comments)):
+    for settings, folder in ({"input_dir": own}, own), ({}, comments):
         settings = kernel.Settings(**settings, vector_files=files)
         assert kernel.find_files(settings, tmp_path / "input") == (folder, files)
 

@@ -37,7 +37,7 @@ def earlier(tmp_path):
     """A folder with the results of an earlier run."""
     (tmp_path / "models").mkdir()
     kernel.write_submission(tmp_path, IDS, GOOD)
-    for name in (*TOLD, "models/models.json", "models/model_1_0123abcd.npz"):
+    for name in *TOLD, "models/models.json", "models/model_1_0123abcd.npz":
         (tmp_path / name).write_text("earlier")
     return tmp_path
 

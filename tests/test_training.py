@@ -464,7 +464,7 @@ def test_one_that_diverges_in_half_precision_is_trained_again_in_full_and_only_t
             raise FloatingPointError("scores that are all the same")
 
     monkeypatch.setattr(kernel, "train_network", train_network)
-    with pytest.warns(UserWarning, match="model_2 diverged: scores"):
+    with pytest.warns(UserWarning, match="model_2 diverged in mixed_float16: scores"):
         train_networks(make_ensemble(tmp_path, models=3), precision="mixed_float16")
     kernel.keras.config.set_dtype_policy("float32")
     again = [(1, "float32"), (2, "mixed_float16")]
@@ -663,6 +663,16 @@ def test_jupyters_stop_button_ends_the_training_at_once_and_not_the_run(run_trai
     assert names["stopped_because"] == "interrupted"
     assert [*names["ensemble"].networks] == ["model_1"]
     released.set()
+
+
+def test_the_stop_button_pressed_again_while_a_network_is_saved_ends_the_workers_too(
+    run_training, ensemble
+):
+    ensemble.lock = mock.MagicMock()
+    ensemble.lock.__enter__.side_effect = KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        run_training(mock.Mock(), ensemble=ensemble)
+    assert ensemble.stop.is_set()
 
 
 @pytest.mark.parametrize("submitted", ["TF-IDF", "an earlier run"])

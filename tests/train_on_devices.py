@@ -37,7 +37,8 @@ def train(ensemble, workers, precision, networks):
 def main(workers, precision, networks, output):
     peaks, seen, dtypes = [], [], []
     kernel.SPATIAL_DROPOUT, kernel.with_scores = 0.0, lambda data, *others: data  # none is taught
-    make_train_step, predict = kernel.make_train_step, kernel.predict
+    make_train_step = kernel.make_train_step
+    predict = kernel.predict
 
     def watched(model, adam):
         """Notes for each step of each network its device, and when the step began."""
@@ -54,7 +55,8 @@ def main(workers, precision, networks, output):
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         return predict(*of_network)
 
-    kernel.make_train_step, kernel.predict = watched, predict_and_note
+    kernel.make_train_step = watched
+    kernel.predict = predict_and_note
     with tempfile.TemporaryDirectory() as folder:
         ensemble = make_ensemble(Path(folder), lstm_units=8)
         train(ensemble, workers, precision, networks)
