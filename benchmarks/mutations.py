@@ -154,8 +154,8 @@ networks of other comments are taken over | training
 - joblib.hash([learned, vars(data), embedding_matrix, vocabulary, versions, code])
 + joblib.hash([versions, code])
 the time limit is passed | limits
-- deadline, stopped_because = end - min(
-+ deadline, stopped_because = end + min(
+- deadline = end - min(
++ deadline = end + min(
 a GPU gets the time of a CPU | settings
 - KAGGLE_SECONDS[kind_of_device]
 + KAGGLE_SECONDS["cpu"]
@@ -190,8 +190,8 @@ the holdout is learned with scores | training
 - held_out = len(ensemble.toxic)
 + held_out = 0
 whom nobody was asked about is background | model
-- identities == 1, identities >= 0
-+ identities == 1, ops.ones_like(toxicity) > 0
+- known = identities >= 0
++ known = ops.ones_like(toxicity) > 0
 what filled the disk stays | submission limits
 - part.unlink()
 + pass
@@ -225,7 +225,18 @@ one network has the calibration of all | scorer
 a stop leaves the network in training to the end | training
 - 1 if stop.is_set() else schedule
 + schedule
+a stop is told when no network is being saved | training
+- ensemble.stop.set()
++ with ensemble.lock: ensemble.stop.set()
 """
+
+
+def cell_with(cells, text):
+    """The cell in which a text stands once, and in no other."""
+    found = [cell for cell in cells for _ in range("".join(cell["source"]).count(text))]
+    if len(found) != 1:
+        raise ValueError(f"stands {len(found)} times in the notebook: {text}")
+    return found[0]
 
 
 def mutate(folder, old, new):
@@ -234,10 +245,8 @@ def mutate(folder, old, new):
         copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
         copy(REPOSITORY / name, folder / name)
     notebook = json.loads((folder / "kernel.ipynb").read_text(encoding="utf-8"))
-    found = [cell for cell in notebook["cells"] for _ in range("".join(cell["source"]).count(old))]
-    if len(found) != 1:
-        raise ValueError(f"stands {len(found)} times in the notebook: {old}")
-    found[0]["source"] = "".join(found[0]["source"]).replace(old, new)
+    cell = cell_with(notebook["cells"], old)
+    cell["source"] = "".join(cell["source"]).replace(old, new)
     (folder / "kernel.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
 
 
@@ -256,6 +265,9 @@ def noticed_by(folder, names):
 
 def main():
     mutations = re.findall(r"^(\w.*) \| (.+)\n- (.+)\n\+ (.+)$", MUTATIONS, re.MULTILINE)
+    cells = json.loads((REPOSITORY / "kernel.ipynb").read_text(encoding="utf-8"))["cells"]
+    for _, _, old, _ in mutations:  # of those that are not chosen, too
+        cell_with(cells, old)
     chosen = [int(number) for number in sys.argv[1:]] or range(1, len(mutations) + 1)
     unnoticed = 0
     for number in chosen:
