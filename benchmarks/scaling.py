@@ -150,21 +150,24 @@ def compare_curves(curves):
         print(f"{low:+.4f} … {high:+.4f}")
 
 
-def train_all(arguments, keep):
+def train_all(arguments, settings, keep):
     """Train and keep what is not there yet."""
-    settings = files_of(arguments.folder) | {"holdout_share": 0.3}
     grid = [vars(arguments)[name] for name in GRID]
     for part, variant in itertools.product(arguments.part, arguments.variant):
+        missing = {}
+        for values in itertools.product(*grid):
+            path = keep / f"{part} {variant} {values}.npz"
+            if not path.exists():
+                missing[path] = dict(zip(GRID, values, strict=True))
+        if not missing:
+            continue
         of_variant, definitions = changes_of(variant)
         definitions["plot_bias"] = lambda *_, **__: None
         with tempfile.TemporaryDirectory() as folder, patch.multiple(kernel, **definitions):
             prepare(settings | {"output_dir": folder} | of_variant, part)
-            for values in itertools.product(*grid):
-                path = keep / f"{part} {variant} {values}.npz"
-                if not path.exists():
-                    setting = dict(zip(GRID, values, strict=True))
-                    trained = train(**setting) | setting | {"variant": variant}
-                    kernel.write_atomically(path, partial(np.savez, **trained))
+            for path, setting in missing.items():
+                trained = train(**setting) | setting | {"variant": variant}
+                kernel.write_atomically(path, partial(np.savez, **trained))
 
 
 def main():
@@ -173,7 +176,10 @@ def main():
     print_machine("keras", "tensorflow")
     keep = arguments.keep / arguments.folder.resolve().name
     keep.mkdir(parents=True, exist_ok=True)
-    train_all(arguments, keep)
+    settings = files_of(arguments.folder) | {"holdout_share": 0.3}
+    train_all(arguments, settings, keep)
+    with tempfile.TemporaryDirectory() as folder:
+        run_notebook(SPLIT, settings | {"output_dir": folder})  # the holdout is the same for all
     models = []
     for path in keep.glob("*.npz"):
         arrays = np.load(path)
